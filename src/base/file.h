@@ -1,0 +1,67 @@
+// base/file.h: read-only maps with bounds-checked access, whole-file reads, atomic replacement.
+#ifndef FG_BASE_FILE_H
+#define FG_BASE_FILE_H
+#include "base/error.h"
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+struct fg_buf;
+
+// A file mapped read-only (MAP_PRIVATE). The path is copied. A zero-length file maps to data NULL,
+// bytes 0.
+struct fg_map {
+    const uint8_t *data;
+    uint64_t bytes;
+    char *path;
+};
+
+// Errors: FG_EINPUT (missing, a directory, no permission), FG_ERESOURCE. On failure *map is zeroed.
+int fg_map_open(struct fg_map *map, const char *path, struct fg_error *err);
+void fg_map_close(struct fg_map *map); // zeroed maps are fine
+
+// True when [at, at + n) lies inside the file.
+bool fg_map_holds(const struct fg_map *map, uint64_t at, uint64_t n);
+// Little-endian reads at byte `at`. FG_EINPUT naming the file and the offset when outside.
+int fg_map_le32(const struct fg_map *map, uint64_t at, uint32_t *out, struct fg_error *err);
+int fg_map_le64(const struct fg_map *map, uint64_t at, uint64_t *out, struct fg_error *err);
+// Asks the kernel to read the range ahead of use; a hint that may do nothing.
+void fg_map_prefetch(const struct fg_map *map, uint64_t at, uint64_t n);
+
+// Reads the whole file (path "-": stdin) into *out, replacing its content. Files past max_bytes:
+// FG_EINPUT. Works for pipes. On failure *out is empty.
+int fg_file_read(struct fg_buf *out, const char *path, uint64_t max_bytes, struct fg_error *err);
+
+// True when a regular file (or, with dir, a directory) exists at path.
+bool fg_file_exists(const char *path);
+bool fg_dir_exists(const char *path);
+
+// mkdir -p with mode 0777 & ~umask. FG_EINPUT or FG_ERESOURCE.
+int fg_dir_make(const char *path, struct fg_error *err);
+
+// "dir/name" as a malloc'd string; NULL when out of memory.
+char *fg_path_join(const char *dir, const char *name);
+// A malloc'd copy with a leading "~" or "~user" replaced by the home directory ($HOME if home is
+// not NULL, else the user database). NULL when out of memory; an unknown user leaves the text as it
+// is.
+char *fg_path_expand(const char *path, const char *home);
+
+// A file that replaces `path` only when it is whole: written to a temporary file in the same
+// directory, then fsync, rename, fsync of the directory. The mode of a file that is replaced is
+// kept. Abort removes the temporary.
+struct fg_atomic {
+    int fd;
+    char *path;
+    char *temp;
+    uint64_t bytes; // written so far
+};
+int fg_atomic_open(struct fg_atomic *f, const char *path, struct fg_error *err);
+int fg_atomic_write(struct fg_atomic *f, const void *data, uint64_t n, struct fg_error *err);
+int fg_atomic_commit(struct fg_atomic *f,
+                     struct fg_error *err); // closes; on failure the old file is untouched
+void fg_atomic_abort(struct fg_atomic *f);  // after commit, or zeroed: nothing happens
+
+// Whole content in one call.
+int fg_file_replace(const char *path, const void *data, uint64_t n, struct fg_error *err);
+#endif

@@ -1,0 +1,29 @@
+// base/progress.h: progress of a long job on stderr (specs: cli 1.5). On a terminal a bar with rate
+// and time left, at most ten redraws a second, cleared at the end; elsewhere a line every 10 s or 5
+// %, whichever is later.
+#ifndef FG_BASE_PROGRESS_H
+#define FG_BASE_PROGRESS_H
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct fg_progress; // opaque
+
+enum fg_progress_unit { FG_PROGRESS_COUNT, FG_PROGRESS_BYTES };
+
+// total 0: unknown. out NULL or quiet: a silent object. `name` is copied. Never fails: NULL means
+// out of memory, and every function below takes NULL.
+struct fg_progress *fg_progress_new(FILE *out, bool quiet, const char *name, uint64_t total,
+                                    enum fg_progress_unit unit);
+void fg_progress_set(struct fg_progress *p, uint64_t done,
+                     const char *item); // item: what is worked on, or NULL
+void fg_progress_end(struct fg_progress *p,
+                     bool ok); // clears the bar, prints one summary line (quiet: none), frees p
+
+// Seconds on the monotonic clock.
+double fg_clock(void);
+// "3.2 s", "1 min 05 s", "2 h 11 min" into out; returns out.
+char *fg_format_seconds(char *out, size_t cap, double seconds);
+// "512 B", "1.50 MiB" into out; returns out.
+char *fg_format_bytes(char *out, size_t cap, uint64_t bytes);
+#endif

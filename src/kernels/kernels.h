@@ -1,0 +1,180 @@
+// kernels/kernels.h: the whole interface of the compute kernels, and the written order of every
+// operation.
+//
+// A kernel is a pure function of pointers, sizes and strides: no allocation, lock, log,
+// environment, thread or global. Each is written first in ref/ (plain C, the truth); avx2/ and
+// avx512/ give the same bits. Threads are in parallel.c alone. FP32 everywhere unless said; arrays
+// need only the alignment of their element type, weights not even that (they are mapped from files
+// at any byte). No aliasing unless said. All translation units: -ffp-contract=off, never
+// -ffast-math.
+//
+// ORDERS OF SUMMATION. fma(a, b, c) is one rounding of a*b + c.
+//   dot(w, x, n): 16 lanes at zero; for k = 0 .. n-1: lane[k mod 16] = fma(w[k], x[k], lane[k mod
+//   16]); then
+//       tree(lane): lane[j] += lane[j+8] (j < 8), then +4, +2, +1; the result is lane[0].
+//   dot2(w, x, n), BF16 times BF16 as AVX512-BF16's VDPBF16PS does it: 16 lanes at zero; pair p =
+//   (2p, 2p+1) goes to lane
+//       p mod 16: first lane = fma(w[2p+1], x[2p+1], lane), then lane = fma(w[2p], x[2p], lane),
+//       each with subnormal inputs read as zero and subnormal results flushed to zero of their
+//       sign; an odd last element pairs with zeros; then the tree.
+//   sum(x, n) and sumsq(x, n): as dot, with lane += x[k] and lane = fma(x[k], x[k], lane).
+//   max: order does not matter (no NaN in, or the result is unspecified).
+// exp, sigmoid, SiLU, softplus: our own polynomials in FP32 with one written sequence of operations
+// (ref/math.h), used by all.
+#ifndef FG_KERNELS_KERNELS_H
+#define FG_KERNELS_KERNELS_H
+#include "base/error.h"
+#include "base/thread.h"
+#include <stdbool.h>
+#include <stdint.h>
+
+enum fg_dtype { FG_F32, FG_F16, FG_BF16, FG_N_DTYPES };
+
+static inline uint64_t fg_dtype_bytes(enum fg_dtype t)
+{
+    return t == FG_F32 ? 4 : 2;
+}
+
+// Positions per attention tile; tiles are cut at absolute positions, so a row's result does not
+// depend on its company.
+#define FG_ATTN_TILE 64
+
+// y[t * ldy + r] = dot(w row r, x row t) for r in [r0, r1), t in [0, T).
+//   w [n_out][n] of the kernel's weight type, row-major, no padding, any alignment.  x [T] rows of
+//   n, stride ldx >= n. scratch: fg_gemm_scratch_bytes(n, T) of the caller's, 64-byte aligned, one
+//   per thread.
+typedef void (*fg_gemm_fn)(float *y, int64_t ldy, const void *w, int64_t n, int64_t r0, int64_t r1,
+                           const float *x, int64_t ldx, int64_t T, void *scratch);
+// The same with dot2: x is BF16 (as fg_kernels.to_bf16 rounds it), w is BF16.
+typedef void (*fg_gemm_bf16_fn)(float *y, int64_t ldy, const void *w, int64_t n, int64_t r0,
+                                int64_t r1, const uint16_t *x, int64_t ldx, int64_t T,
+                                void *scratch);
+
+struct fg_kernels {
+    const char *isa; // "ref", "avx2", "avx512", "avx512bf16"
+
+    fg_gemm_fn gemm[FG_N_DTYPES];   // exact: weights widened to FP32, FP32 activations, dot
+    fg_gemm_bf16_fn gemm_bf16_bf16; // fast: dot2
+
+    // dst[i] = src[i] rounded to BF16 (ties to even; NaN quiet).
+    void (*to_bf16)(uint16_t *dst, const float *src, int64_t n);
+    // dst[i] = element of a row of type `t`, widened. src at any alignment. (Embedding rows.)
+    void (*widen)(float *dst, const void *src, enum fg_dtype t, int64_t n);
+
+    // y = x * s * w with s = 1 / sqrt(sumsq(x, n) / n + eps); products in that order: (x*s)*w. y
+    // may be x.
+    void (*rms_norm)(float *y, const float *x, const float *w, int64_t n, float eps);
+    // y = ((x * s) * w) * silu(z), s as above (DeltaNet's gated norm). y may be x.
+    void (*rms_norm_gated)(float *y, const float *x, const float *w, const float *z, int64_t n,
+                           float eps);
+    // y = (x * (1 / sqrt(sumsq(x, n) + eps))) * scale. y may be x.
+    void (*l2_norm)(float *y, const float *x, int64_t n, float eps, float scale);
+
+    void (*add)(float *y, const float *x, int64_t n); // y += x
+    void (*silu_mul)(float *y, const float *gate, const float *up,
+                     int64_t n); // y = silu(gate) * up; y may be either
+    void (*sigmoid_mul)(float *y, const float *x, const float *gate,
+                        int64_t n); // y = x * sigmoid(gate); y may be x
+    // NeoX halves over x[0, rot): x'[i] = x[i]*c[i] - x[i+h]*s[i]; x'[i+h] = x[i+h]*c[i] +
+    // x[i]*s[i]; h = rot/2. Each as one product and one fma: fma(-x[i+h], s[i], x[i]*c[i]) and
+    // fma(x[i], s[i], x[i+h]*c[i]).
+    void (*rope)(float *x, const float *c, const float *s, int64_t rot);
+
+    // Depthwise causal convolution, then SiLU, channels [c0, c1) of C, T rows (specs: model 4 step
+    // 2).
+    //   w [C][K] FP32.  u [T] rows of C, stride ldu.  hist [(K-1)][C]: rows before row 0, oldest
+    //   first; not changed. y[t*ldy + c] = silu(acc), acc = 0; for j = 0 .. K-1: acc = fma(w[c][j],
+    //   row(t-K+1+j)[c], acc). y must not alias u.
+    void (*conv_silu)(float *y, int64_t ldy, const float *u, int64_t ldu, const float *hist,
+                      const float *w, int64_t C, int64_t c0, int64_t c1, int K, int64_t T);
+
+    // Gated DeltaNet recurrence of one value head over T rows, in order (specs: model 4.1, the
+    // one-pass form):
+    //   m[j] = sum_i S[i][j]*k[i] and p[j] = sum_i S[i][j]*q[i] with i ascending by fma from zero;
+    //   kq = dot(k, q, dk); d[j] = beta * fma(-alpha, m[j], v[j]);  o[j] = fma(kq, d[j], alpha *
+    //   p[j]); S[i][j] = fma(k[i], d[j], alpha * S[i][j]). S [dk][dv] in place.  q, k [T] rows of
+    //   dk (stride ldq, ldk), normalized and scaled.  v, o [T] rows of dv (ldv, ldo). alpha, beta:
+    //   element t at [t * ldab].  scratch: 3 * dv floats, 64-byte aligned.
+    void (*deltanet)(float *S, int64_t dk, int64_t dv, float *o, int64_t ldo, const float *q,
+                     int64_t ldq, const float *k, int64_t ldk, const float *v, int64_t ldv,
+                     const float *alpha, const float *beta, int64_t ldab, int64_t T,
+                     float *scratch);
+    // alpha[i] = exp(-exp(A_log[i]) * softplus(a[i] + dt_bias[i])), beta[i] = sigmoid(b[i]);
+    // neg_exp_A = -exp(A_log), made once at load. softplus(x) = max(x, 0) + log1p(exp(-|x|)).
+    void (*deltanet_gates)(float *alpha, float *beta, const float *a, const float *b,
+                           const float *neg_exp_A, const float *dt_bias, int64_t n);
+
+    // Softmax attention of T rows of G query heads that share one KV head. Row t stands at absolute
+    // position pos + t and attends to positions 0 .. pos + t. Online softmax over tiles of
+    // FG_ATTN_TILE absolute positions, ascending:
+    //   s_p = dot(q, k_p, D) * scale;  m' = max(m, max s_p);  c = exp(m - m') (0 for the first
+    //   tile);  e_p = exp(s_p - m'); l = fma(l, c, sum(e)) with p's lane (p mod 16);  acc_d = acc_d
+    //   * c, then for p ascending acc_d = fma(e_p, v_pd, acc_d). o_d = acc_d / l. k, v: position p
+    //   at k + p * ldk (D floats), v + p * ldv.  q, o: row t, head g at q + t*ldq + g*D, o + t*ldo
+    //   + g*D. scratch: fg_attn_scratch_bytes(T, G, D), 64-byte aligned.
+    void (*attention)(float *o, int64_t ldo, const float *q, int64_t ldq, const float *k,
+                      int64_t ldk, const float *v, int64_t ldv, int64_t pos, int64_t T, int64_t G,
+                      int64_t D, float scale, void *scratch);
+
+    // Largest value's index, the lowest among equals; NaN counts as -infinity; n >= 1.
+    int64_t (*argmax)(const float *x, int64_t n);
+};
+
+uint64_t fg_gemm_scratch_bytes(int64_t n, int64_t T);
+uint64_t fg_attn_scratch_bytes(int64_t T, int64_t G, int64_t D);
+
+// Levels from "ref" upward that this build has and this machine can run (CPUID and XCR0; avx512bf16
+// also passes a check of the instruction against dot2). *n receives the count; the last is the
+// best. Static, never freed.
+const struct fg_kernels *const *fg_kernels_levels(int *n);
+// The named level; NULL or "" gives the best. FG_EINPUT for an unknown name, FG_EUNSUPPORTED for
+// one that can't run here.
+int fg_kernels_get(const struct fg_kernels **out, const char *isa, struct fg_error *err);
+
+// ---- parallel.c: loops over row ranges; the only place where kernels meet threads
+// --------------------------------
+
+// One weight matrix of a job: y[t*ldy + r] = dot(w[r], x[t]) + bias[r].
+struct fg_linear {
+    const void *w; // [n_out][n_in]
+    enum fg_dtype dtype;
+    int64_t n_out, n_in;
+    const float *bias; // [n_out] or NULL
+    float *y;
+    int64_t ldy;
+};
+
+// Scratch for one pool: fg_parallel_scratch_bytes of memory, 64-byte aligned, split among the
+// workers.
+struct fg_parallel {
+    const struct fg_kernels *kernels;
+    struct fg_pool *pool;
+    uint8_t *scratch;
+    uint64_t scratch_bytes_per_worker;
+    bool fast; // numerics mode: BF16 weights take BF16 activations (dot2)
+};
+
+// All matrices in one job, same x [T][n_in] (stride ldx). xh: T * n_in of uint16_t for the fast
+// mode's rounded activations (NULL when !fast).
+void fg_parallel_linear(const struct fg_parallel *par, const struct fg_linear *mats, int n_mats,
+                        const float *x, int64_t ldx, int64_t T, uint16_t *xh);
+// Rounds up over whatever the jobs below need for these sizes.
+uint64_t fg_parallel_scratch_bytes(int64_t n_in_max, int64_t T_max, int64_t G, int64_t D,
+                                   int64_t dv);
+
+// Attention over all heads. q, o [T][n_heads][D]; k, v caches [n_kv][capacity][D].
+void fg_parallel_attention(const struct fg_parallel *par, float *o, const float *q, const float *k,
+                           const float *v, int64_t capacity, int64_t pos, int64_t T,
+                           int64_t n_heads, int64_t n_kv, int64_t D, float scale);
+// DeltaNet over all value heads; value head j uses q/k head j / (nv / nk). S [nv][dk][dv]; q, k
+// [T][nk][dk] with row strides ldq, ldk; v [T][nv][dv] stride ldv; o [T][nv][dv]; alpha, beta
+// [T][nv].
+void fg_parallel_deltanet(const struct fg_parallel *par, float *S, int64_t nk, int64_t nv,
+                          int64_t dk, int64_t dv, float *o, const float *q, int64_t ldq,
+                          const float *k, int64_t ldk, const float *v, int64_t ldv,
+                          const float *alpha, const float *beta, int64_t T);
+// Any per-row or per-range loop: fn over [0, n) in chunks of `grain`.
+void fg_parallel_for(const struct fg_parallel *par, int64_t n, int64_t grain,
+                     void (*fn)(void *ctx, const struct fg_kernels *k, int64_t i0, int64_t i1),
+                     void *ctx);
+#endif
