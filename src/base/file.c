@@ -1,0 +1,326 @@
+// base/file.c: maps, whole-file reads, paths, atomic replacement.
+#include "base/file.h"
+#include "base/buf.h"
+#include "base/size.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int open_retry(const char *path, int flags, mode_t mode)
+{
+    int fd;
+    do
+        fd = open(path, flags | O_CLOEXEC, mode);
+    while (fd < 0 && errno == EINTR);
+    return fd;
+}
+
+int fg_map_open(struct fg_map *map, const char *path, struct fg_error *err)
+{
+    struct stat st;
+    int rc, fd = -1;
+    *map = (struct fg_map){0};
+    // A FIFO would block the open; O_NONBLOCK changes nothing for regular files.
+    fd = open_retry(path, O_RDONLY | O_NONBLOCK, 0);
+    if (fd < 0) return fg_fail_errno(err, path, "open", errno);
+    if (fstat(fd, &st) != 0) {
+        rc = fg_fail_errno(err, path, "stat", errno);
+        goto fail;
+    }
+    if (!S_ISREG(st.st_mode)) {
+        rc = fg_fail(err, FG_EINPUT, "open", path, NULL, "a regular file", "%s",
+                     S_ISDIR(st.st_mode) ? "a directory" : "a special file");
+        goto fail;
+    }
+    map->bytes = (uint64_t)st.st_size;
+    if (map->bytes > 0) {
+        size_t size;
+        if (!fg_to_size(&size, map->bytes)) {
+            rc = fg_fail_memory(err, "map", map->bytes);
+            goto fail;
+        }
+        void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+        if (p == MAP_FAILED) {
+            rc = fg_fail_errno(err, path, "map", errno);
+            goto fail;
+        }
+        map->data = p;
+    }
+    map->path = strdup(path);
+    if (!map->path) {
+        rc = fg_fail_memory(err, "map", strlen(path));
+        goto fail;
+    }
+    close(fd);
+    return 0;
+fail:
+    close(fd);
+    fg_map_close(map);
+    return rc;
+}
+
+void fg_map_close(struct fg_map *map)
+{
+    if (map->data) munmap((void *)map->data, (size_t)map->bytes);
+    free(map->path);
+    *map = (struct fg_map){0};
+}
+
+bool fg_map_holds(const struct fg_map *map, uint64_t at, uint64_t n)
+{
+    return at <= map->bytes && n <= map->bytes - at;
+}
+
+static int outside(const struct fg_map *map, uint64_t at, uint64_t n, struct fg_error *err)
+{
+    char field[48], expected[64];
+    snprintf(field, sizeof field, "offset %" PRIu64, at);
+    snprintf(expected, sizeof expected, "%" PRIu64 " more bytes", n);
+    return fg_fail(err, FG_EINPUT, "read", map->path, field, expected,
+                   "the end of the file at %" PRIu64, map->bytes);
+}
+
+int fg_map_le32(const struct fg_map *map, uint64_t at, uint32_t *out, struct fg_error *err)
+{
+    if (!fg_map_holds(map, at, 4)) return outside(map, at, 4, err);
+    const uint8_t *p = map->data + at;
+    *out = (uint32_t)p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
+    return 0;
+}
+
+int fg_map_le64(const struct fg_map *map, uint64_t at, uint64_t *out, struct fg_error *err)
+{
+    if (!fg_map_holds(map, at, 8)) return outside(map, at, 8, err);
+    uint64_t v = 0;
+    for (int i = 7; i >= 0; i--)
+        v = v << 8 | map->data[at + (uint64_t)i];
+    *out = v;
+    return 0;
+}
+
+void fg_map_prefetch(const struct fg_map *map, uint64_t at, uint64_t n)
+{
+    if (n == 0 || !fg_map_holds(map, at, n)) return;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE), begin = at & ~(page - 1);
+    madvise((void *)(map->data + begin), (size_t)(at + n - begin), MADV_WILLNEED);
+}
+
+int fg_file_read(struct fg_buf *out, const char *path, uint64_t max_bytes, struct fg_error *err)
+{
+    bool is_stdin = strcmp(path, "-") == 0;
+    const char *name = is_stdin ? "standard input" : path;
+    int rc = 0, fd = is_stdin ? STDIN_FILENO : open_retry(path, O_RDONLY, 0);
+    fg_buf_clear(out);
+    if (fd < 0) return fg_fail_errno(err, path, "open", errno);
+    for (;;) {
+        if (!fg_buf_reserve(out, 64 * 1024)) {
+            rc = fg_fail_memory(err, "read", out->len);
+            break;
+        }
+        ssize_t n = read(fd, out->data + out->len, out->cap - out->len - 1);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            rc = fg_fail_errno(err, name, "read", errno);
+            break;
+        }
+        out->len += (size_t)n;
+        out->data[out->len] = '\0';
+        if (out->len > max_bytes) {
+            char expected[48];
+            snprintf(expected, sizeof expected, "at most %" PRIu64 " bytes", max_bytes);
+            rc = fg_fail(err, FG_EINPUT, "read", name, NULL, expected, "more");
+            break;
+        }
+        if (n == 0) break;
+    }
+    if (!is_stdin) close(fd);
+    if (rc) fg_buf_free(out);
+    return rc;
+}
+
+bool fg_file_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISREG(st.st_mode);
+}
+
+bool fg_dir_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+int fg_dir_make(const char *path, struct fg_error *err)
+{
+    char *copy = strdup(path);
+    if (!copy) return fg_fail_memory(err, "mkdir", strlen(path));
+    int rc = 0;
+    for (char *p = copy + 1;; p++) {
+        if (*p != '/' && *p != '\0') continue;
+        char c = *p;
+        *p = '\0';
+        if (mkdir(copy, 0777) != 0 && !(errno == EEXIST && fg_dir_exists(copy))) {
+            rc = fg_fail_errno(err, copy, "mkdir", errno == EEXIST ? ENOTDIR : errno);
+            break;
+        }
+        *p = c;
+        if (c == '\0') break;
+    }
+    free(copy);
+    return rc;
+}
+
+char *fg_path_join(const char *dir, const char *name)
+{
+    size_t n = strlen(dir);
+    char *out = malloc(n + strlen(name) + 2);
+    if (out) sprintf(out, "%s%s%s", dir, n && dir[n - 1] != '/' ? "/" : "", name);
+    return out;
+}
+
+char *fg_path_expand(const char *path, const char *home)
+{
+    if (path[0] != '~') return strdup(path);
+    const char *rest = strchr(path, '/');
+    if (!rest) rest = path + strlen(path);
+    size_t user_len = (size_t)(rest - path) - 1;
+    char user[256], buf[4096];
+    struct passwd pw, *found = NULL;
+    if (user_len == 0 && !home) {
+        getpwuid_r(getuid(), &pw, buf, sizeof buf, &found);
+    } else if (user_len > 0 && user_len < sizeof user) {
+        memcpy(user, path + 1, user_len);
+        user[user_len] = '\0';
+        getpwnam_r(user, &pw, buf, sizeof buf, &found);
+    }
+    const char *dir = found ? found->pw_dir : user_len == 0 ? home : NULL;
+    if (!dir) return strdup(path);
+    char *out = malloc(strlen(dir) + strlen(rest) + 1);
+    if (out) sprintf(out, "%s%s", dir, rest);
+    return out;
+}
+
+int fg_atomic_open(struct fg_atomic *f, const char *path, struct fg_error *err)
+{
+    *f = (struct fg_atomic){.fd = -1};
+    size_t n = strlen(path);
+    f->path = strdup(path);
+    f->temp = malloc(n + 16);
+    if (!f->path || !f->temp) {
+        fg_atomic_abort(f);
+        return fg_fail_memory(err, "write", n);
+    }
+    const char *slash = strrchr(path, '/');
+    int dir_len = slash ? (int)(slash - path) + 1 : 0;
+    snprintf(f->temp, n + 16, "%.*s.%s.XXXXXX", dir_len, path, path + dir_len);
+    f->fd = mkostemp(f->temp, O_CLOEXEC);
+    if (f->fd < 0) {
+        int e = errno;
+        free(f->temp); // nothing to unlink
+        f->temp = NULL;
+        fg_atomic_abort(f);
+        return fg_fail_errno(err, path, "create", e);
+    }
+    // mkstemp makes 0600; a replaced file keeps its mode, a new one follows the umask.
+    struct stat st;
+    mode_t mode;
+    if (stat(path, &st) == 0) {
+        mode = st.st_mode & 07777;
+    } else {
+        mode = umask(0);
+        umask(mode);
+        mode = 0666 & ~mode;
+    }
+    if (fchmod(f->fd, mode) != 0) {
+        int e = errno;
+        fg_atomic_abort(f);
+        return fg_fail_errno(err, path, "chmod", e);
+    }
+    return 0;
+}
+
+int fg_atomic_write(struct fg_atomic *f, const void *data, uint64_t n, struct fg_error *err)
+{
+    const uint8_t *p = data;
+    while (n > 0) {
+        size_t step = n > (1u << 30) ? (1u << 30) : (size_t)n;
+        ssize_t wrote = write(f->fd, p, step);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0) return fg_fail_errno(err, f->path, "write", errno);
+        p += wrote;
+        n -= (uint64_t)wrote;
+        f->bytes += (uint64_t)wrote;
+    }
+    return 0;
+}
+
+static int sync_dir_of(const char *path)
+{
+    char *dir = strdup(path);
+    if (!dir) return ENOMEM;
+    char *slash = strrchr(dir, '/');
+    if (slash) slash[slash == dir ? 1 : 0] = '\0';
+    int e = 0, fd = open_retry(slash ? dir : ".", O_RDONLY | O_DIRECTORY, 0);
+    if (fd < 0) {
+        e = errno;
+    } else {
+        if (fsync(fd) != 0 && errno != EINVAL)
+            e = errno; // some file systems can't sync a directory
+        close(fd);
+    }
+    free(dir);
+    return e;
+}
+
+int fg_atomic_commit(struct fg_atomic *f, struct fg_error *err)
+{
+    int rc = 0, fd = f->fd;
+    f->fd = -1;
+    int sync_failed = fsync(fd), sync_errno = errno;
+    int close_failed = close(fd), close_errno = errno;
+    if (sync_failed)
+        rc = fg_fail_errno(err, f->path, "sync", sync_errno);
+    else if (close_failed)
+        rc = fg_fail_errno(err, f->path, "close", close_errno);
+    else if (rename(f->temp, f->path) != 0)
+        rc = fg_fail_errno(err, f->path, "rename", errno);
+    if (rc == 0) {
+        free(f->temp);
+        f->temp = NULL; // it is the file now: abort must not unlink it
+        int e = sync_dir_of(f->path);
+        if (e) rc = fg_fail_errno(err, f->path, "sync directory", e);
+    }
+    fg_atomic_abort(f);
+    return rc;
+}
+
+void fg_atomic_abort(struct fg_atomic *f)
+{
+    if (f->temp) {
+        if (f->fd >= 0) close(f->fd);
+        unlink(f->temp);
+    }
+    free(f->temp);
+    free(f->path);
+    *f = (struct fg_atomic){.fd = -1};
+}
+
+int fg_file_replace(const char *path, const void *data, uint64_t n, struct fg_error *err)
+{
+    struct fg_atomic f;
+    int rc = fg_atomic_open(&f, path, err);
+    if (rc) return rc;
+    rc = fg_atomic_write(&f, data, n, err);
+    if (rc) {
+        fg_atomic_abort(&f);
+        return rc;
+    }
+    return fg_atomic_commit(&f, err);
+}

@@ -1,0 +1,73 @@
+// base/hash.c: SHA-256 through libcrypto's EVP interface.
+#include "base/hash.h"
+#include "base/file.h"
+#include <openssl/evp.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct fg_sha256 {
+    EVP_MD_CTX *md;
+};
+
+struct fg_sha256 *fg_sha256_new(void)
+{
+    struct fg_sha256 *h = calloc(1, sizeof *h);
+    if (!h) return NULL;
+    h->md = EVP_MD_CTX_new();
+    if (!h->md || EVP_DigestInit_ex(h->md, EVP_sha256(), NULL) != 1) {
+        EVP_MD_CTX_free(h->md);
+        free(h);
+        return NULL;
+    }
+    return h;
+}
+
+void fg_sha256_add(struct fg_sha256 *h, const void *data, uint64_t n)
+{
+    EVP_DigestUpdate(h->md, data, (size_t)n);
+}
+
+static void to_hex(const unsigned char *digest, char hex[FG_SHA256_HEX])
+{
+    static const char digits[] = "0123456789abcdef";
+    for (int i = 0; i < 32; i++) {
+        hex[2 * i] = digits[digest[i] >> 4];
+        hex[2 * i + 1] = digits[digest[i] & 15];
+    }
+    hex[64] = '\0';
+}
+
+void fg_sha256_end(struct fg_sha256 *h, char hex[FG_SHA256_HEX])
+{
+    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
+    EVP_DigestFinal_ex(h->md, digest, NULL);
+    EVP_MD_CTX_free(h->md);
+    free(h);
+    to_hex(digest, hex);
+}
+
+void fg_sha256_hex(const void *data, uint64_t n, char hex[FG_SHA256_HEX])
+{
+    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
+    EVP_Digest(data, (size_t)n, digest, NULL, EVP_sha256(), NULL);
+    to_hex(digest, hex);
+}
+
+int fg_sha256_file(const char *path, char hex[FG_SHA256_HEX], struct fg_error *err)
+{
+    struct fg_map map;
+    int rc = fg_map_open(&map, path, err);
+    if (rc) return rc;
+    fg_sha256_hex(map.data, map.bytes, hex);
+    fg_map_close(&map);
+    return 0;
+}
+
+uint64_t fg_fnv1a(const void *data, uint64_t n)
+{
+    const unsigned char *p = data;
+    uint64_t h = 0xCBF29CE484222325u;
+    for (uint64_t i = 0; i < n; i++)
+        h = (h ^ p[i]) * 0x100000001B3u;
+    return h;
+}
