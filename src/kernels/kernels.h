@@ -15,8 +15,9 @@
 //   dot2(w, x, n), BF16 times BF16 as AVX512-BF16's VDPBF16PS does it: 16 lanes at zero; pair p =
 //   (2p, 2p+1) goes to lane
 //       p mod 16: first lane = fma(w[2p+1], x[2p+1], lane), then lane = fma(w[2p], x[2p], lane),
-//       each with subnormal inputs read as zero and subnormal results flushed to zero of their
-//       sign; an odd last element pairs with zeros; then the tree.
+//       each with subnormal inputs read as zero and subnormal results (after rounding to 24 bits)
+//       flushed to zero of their sign; an odd last element pairs with zeros; then the tree, without
+//       flushing.
 //   sum(x, n) and sumsq(x, n): as dot, with lane += x[k] and lane = fma(x[k], x[k], lane).
 //   max: order does not matter (no NaN in, or the result is unspecified).
 // exp, sigmoid, SiLU, softplus: our own polynomials in FP32 with one written sequence of operations
@@ -144,21 +145,22 @@ struct fg_linear {
     int64_t ldy;
 };
 
-// Scratch for one pool: fg_parallel_scratch_bytes of memory, 64-byte aligned, split among the
-// workers.
+// Kernels, threads and memory for the jobs below.
 struct fg_parallel {
     const struct fg_kernels *kernels;
     struct fg_pool *pool;
-    uint8_t *scratch;
-    uint64_t scratch_bytes_per_worker;
-    bool fast; // numerics mode: BF16 weights take BF16 activations (dot2)
+    uint8_t *scratch; // fg_pool_threads(pool) * scratch_bytes_per_worker, 64-byte aligned
+    uint64_t scratch_bytes_per_worker; // at least fg_parallel_scratch_bytes
+    bool fast;                         // numerics mode: BF16 weights take BF16 activations (dot2)
 };
 
-// All matrices in one job, same x [T][n_in] (stride ldx). xh: T * n_in of uint16_t for the fast
-// mode's rounded activations (NULL when !fast).
+// All matrices in one job, same n_in, same x [T][n_in] (stride ldx). The bias is one FP32 addition
+// after the dot. xh: T * n_in of uint16_t for the fast mode's rounded activations (NULL when
+// !fast).
 void fg_parallel_linear(const struct fg_parallel *par, const struct fg_linear *mats, int n_mats,
                         const float *x, int64_t ldx, int64_t T, uint16_t *xh);
-// Rounds up over whatever the jobs below need for these sizes.
+// Scratch of one worker for jobs of up to these sizes: the most that any of them needs, in whole
+// cache lines.
 uint64_t fg_parallel_scratch_bytes(int64_t n_in_max, int64_t T_max, int64_t G, int64_t D,
                                    int64_t dv);
 

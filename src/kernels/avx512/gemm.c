@@ -1,0 +1,120 @@
+// kernels/avx512/gemm.c: exact GEMMs. A tile holds 4 weight rows by up to 6 rows of x, one register
+// of 16 lanes for each of the 24 dot products; sixteen registers are then summed together by a tree
+// that gives each of them exactly tree() of kernels.h.
+#include "kernels/avx512/gemm_dot2.h"
+#include "kernels/avx512/reduce.h"
+#include "kernels/gemm_block.h"
+#include "kernels/levels.h"
+#include <assert.h>
+
+#define MR 4
+#define NR 6
+static_assert(FG_GEMM_ROWS % MR == 0 && FG_GEMM_T_BLOCK % NR == 0, "whole tiles");
+
+// fg_tile_fn for constant cols and type. Missing weight rows repeat the last and are not stored.
+FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8_t *w,
+                    int64_t row_bytes, int rows, const float *x, int64_t ldx, const int cols,
+                    int64_t n, float *carry, bool first, bool last)
+{
+    const uint8_t *w1 = w + (rows > 1 ? row_bytes : 0);
+    const uint8_t *w2 = rows > 2 ? w1 + row_bytes : w1;
+    const uint8_t *w3 = rows > 3 ? w2 + row_bytes : w2;
+    __m512 acc[NR * MR];
+#pragma GCC unroll 32
+    for (int i = 0; i < cols * MR; i++)
+        acc[i] = first ? _mm512_setzero_ps() : _mm512_load_ps(carry + 16 * i);
+
+    int64_t k = 0;
+    for (; k + 16 <= n; k += 16) {
+        __m512 a0 = fg_load16(w, type, k), a1 = fg_load16(w1, type, k);
+        __m512 a2 = fg_load16(w2, type, k), a3 = fg_load16(w3, type, k);
+#pragma GCC unroll 32
+        for (int c = 0; c < cols; c++) {
+            __m512 b = _mm512_loadu_ps(x + c * ldx + k);
+            acc[c * MR + 0] = _mm512_fmadd_ps(a0, b, acc[c * MR + 0]);
+            acc[c * MR + 1] = _mm512_fmadd_ps(a1, b, acc[c * MR + 1]);
+            acc[c * MR + 2] = _mm512_fmadd_ps(a2, b, acc[c * MR + 2]);
+            acc[c * MR + 3] = _mm512_fmadd_ps(a3, b, acc[c * MR + 3]);
+        }
+    }
+    if (k < n) { // masked lanes keep their sum: adding +0 would turn -0 into +0
+        __mmask16 tail = fg_mask16(n - k);
+        __m512 a0 = fg_load16_masked(w, type, k, tail), a1 = fg_load16_masked(w1, type, k, tail);
+        __m512 a2 = fg_load16_masked(w2, type, k, tail), a3 = fg_load16_masked(w3, type, k, tail);
+#pragma GCC unroll 32
+        for (int c = 0; c < cols; c++) {
+            __m512 b = _mm512_maskz_loadu_ps(tail, x + c * ldx + k);
+            acc[c * MR + 0] = _mm512_mask3_fmadd_ps(a0, b, acc[c * MR + 0], tail);
+            acc[c * MR + 1] = _mm512_mask3_fmadd_ps(a1, b, acc[c * MR + 1], tail);
+            acc[c * MR + 2] = _mm512_mask3_fmadd_ps(a2, b, acc[c * MR + 2], tail);
+            acc[c * MR + 3] = _mm512_mask3_fmadd_ps(a3, b, acc[c * MR + 3], tail);
+        }
+    }
+
+    if (!last) {
+#pragma GCC unroll 32
+        for (int i = 0; i < cols * MR; i++)
+            _mm512_store_ps(carry + 16 * i, acc[i]);
+        return;
+    }
+    fg_store_sums4(y, ldy, rows, acc, cols < 4 ? cols : 4);
+    if (cols > 4) fg_store_sums4(y + 4 * ldy, ldy, rows, acc + 16, cols - 4);
+}
+
+#define TILES_OF(type_name, type)                                                                  \
+    static void fg_tile_##type_name##_f32_avx512(                                                  \
+        float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows, const float *x,      \
+        int64_t ldx, int cols, int64_t n, float *carry, bool first, bool last)                     \
+    {                                                                                              \
+        switch (cols) {                                                                            \
+        case 1: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 1, n, carry, first, last); break;   \
+        case 2: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 2, n, carry, first, last); break;   \
+        case 3: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 3, n, carry, first, last); break;   \
+        case 4: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 4, n, carry, first, last); break;   \
+        case 5: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 5, n, carry, first, last); break;   \
+        default: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 6, n, carry, first, last); break;  \
+        }                                                                                          \
+    }
+TILES_OF(f32, FG_F32)
+TILES_OF(f16, FG_F16)
+TILES_OF(bf16, FG_BF16)
+
+static const struct fg_gemm_tiles tiles = {
+    .tile = {[FG_F32] = fg_tile_f32_f32_avx512,
+             [FG_F16] = fg_tile_f16_f32_avx512,
+             [FG_BF16] = fg_tile_bf16_f32_avx512},
+    .widen = fg_widen_avx512,
+    .mr = MR,
+    .nr = NR,
+};
+
+static void fg_gemm_f32_f32_avx512(float *y, int64_t ldy, const void *w, int64_t n, int64_t r0,
+                                   int64_t r1, const float *x, int64_t ldx, int64_t T,
+                                   void *scratch)
+{
+    fg_gemm_blocked(&tiles, FG_F32, y, ldy, w, n, r0, r1, x, ldx, T, scratch);
+}
+
+static void fg_gemm_f16_f32_avx512(float *y, int64_t ldy, const void *w, int64_t n, int64_t r0,
+                                   int64_t r1, const float *x, int64_t ldx, int64_t T,
+                                   void *scratch)
+{
+    fg_gemm_blocked(&tiles, FG_F16, y, ldy, w, n, r0, r1, x, ldx, T, scratch);
+}
+
+static void fg_gemm_bf16_f32_avx512(float *y, int64_t ldy, const void *w, int64_t n, int64_t r0,
+                                    int64_t r1, const float *x, int64_t ldx, int64_t T,
+                                    void *scratch)
+{
+    fg_gemm_blocked(&tiles, FG_BF16, y, ldy, w, n, r0, r1, x, ldx, T, scratch);
+}
+
+void fg_fill_dense_avx512(struct fg_kernels *k)
+{
+    k->gemm[FG_F32] = fg_gemm_f32_f32_avx512;
+    k->gemm[FG_F16] = fg_gemm_f16_f32_avx512;
+    k->gemm[FG_BF16] = fg_gemm_bf16_f32_avx512;
+    k->gemm_bf16_bf16 = fg_gemm_bf16_bf16_avx512;
+    k->to_bf16 = fg_to_bf16_avx512;
+    k->widen = fg_widen_avx512;
+}

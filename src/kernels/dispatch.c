@@ -1,0 +1,147 @@
+// kernels/dispatch.c: which levels of kernels this machine can run, and the table of each. A level
+// is a named set of CPU features (Levels below); its table is ref overwritten upward. The tables
+// are built once, on the first call, and never change after.
+#include "kernels/levels.h"
+#include <pthread.h>
+#include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
+// Levels: ref; avx2 = AVX2 + FMA + F16C; avx512 = avx2 + AVX-512 F, BW, VL, DQ; avx512bf16 =
+// avx512 + AVX512-BF16.
+#define LEVELS_MAX 4
+static struct fg_kernels tables[LEVELS_MAX];
+static const struct fg_kernels *levels[LEVELS_MAX];
+static int n_levels;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static struct fg_kernels *add_level(const char *isa)
+{
+    struct fg_kernels *k = &tables[n_levels];
+    if (n_levels > 0) *k = tables[n_levels - 1];
+    k->isa = isa;
+    levels[n_levels++] = k;
+    return k;
+}
+
+#if defined(__x86_64__)
+struct features {
+    bool avx2, avx512, avx512bf16;
+};
+
+// CPUID says what the CPU has, XCR0 which registers the operating system saves.
+static struct features detect(void)
+{
+    struct features f = {false, false, false};
+    unsigned a, b, c, d;
+    if (!__get_cpuid(1, &a, &b, &c, &d)) return f;
+    bool osxsave = c & bit_OSXSAVE, avx = c & bit_AVX, fma = c & bit_FMA, f16c = c & bit_F16C;
+    if (!osxsave) return f;
+
+    unsigned lo, hi;
+    __asm__("xgetbv" : "=a"(lo), "=d"(hi) : "c"(0));
+    bool ymm = (lo & 0x06) == 0x06;        // SSE and AVX state
+    bool zmm = ymm && (lo & 0xE0) == 0xE0; // and opmask, upper halves, zmm16-31
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return f;
+    unsigned max_subleaf = a;
+    f.avx2 = ymm && avx && fma && f16c && (b & bit_AVX2);
+    f.avx512 = f.avx2 && zmm && (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) &&
+               (b & bit_AVX512DQ);
+    if (f.avx512 && max_subleaf >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d))
+        f.avx512bf16 = a & bit_AVX512BF16;
+    return f;
+}
+
+// A BF16 number by exponent class, so that lanes cancel, underflow, overflow and meet subnormals.
+static uint16_t test_bf16(uint64_t *state, int kind)
+{
+    static const uint16_t exponent[4][2] = {{120, 16}, {56, 16}, {0, 3}, {180, 16}};
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    uint32_t u = (uint32_t)(*state >> 32);
+    uint32_t e = exponent[kind][0] + (u >> 16) % exponent[kind][1];
+    return (uint16_t)((u & 0x807F) | e << 7);
+}
+
+// VDPBF16PS ignores MXCSR and its order of operations was long undocumented, so it counts only
+// where it gives the bits of dot2 (FG_GEMM_T_DIRECT and below needs no scratch).
+static bool dot2_agrees(fg_gemm_bf16_fn gemm, fg_gemm_bf16_fn truth)
+{
+    enum { N = 77, ROWS = 8, T = 4 };
+    uint16_t w[ROWS * N], x[T * N];
+    float y[T * ROWS], y_true[T * ROWS];
+    uint64_t state = 0x9E3779B97F4A7C15u;
+    for (int round = 0; round <= 16; round++) {
+        for (int i = 0; i < ROWS * N; i++)
+            w[i] = round < 16 ? test_bf16(&state, round / 4) : 0;
+        for (int i = 0; i < T * N; i++)
+            x[i] = round < 16 ? test_bf16(&state, round % 4) : 0;
+        if (round == 16) { // 2^-126 - 3 * 2^-152 in lane 0: flushed or not, see fma_flush in ref
+            w[0] = 0x2780, x[0] = 0x1880;
+            w[32] = 0x1A80, x[32] = 0x9940;
+        }
+        gemm(y, ROWS, w, N, 0, ROWS, x, N, T, NULL);
+        truth(y_true, ROWS, w, N, 0, ROWS, x, N, T, NULL);
+        if (memcmp(y, y_true, sizeof y) != 0) return false;
+    }
+    return true;
+}
+#endif
+
+static void build(void)
+{
+    struct fg_kernels *k = add_level("ref");
+    fg_fill_dense_ref(k);
+    fg_fill_vector_ref(k);
+#if defined(__x86_64__)
+    struct features f = detect();
+    if (f.avx2) {
+        k = add_level("avx2");
+        fg_fill_dense_avx2(k);
+        fg_fill_vector_avx2(k);
+    }
+    if (f.avx512) {
+        k = add_level("avx512");
+        fg_fill_dense_avx512(k);
+        fg_fill_vector_avx512(k);
+    }
+    struct fg_kernels bf16 = {0};
+    if (f.avx512bf16) fg_fill_dense_avx512bf16(&bf16);
+    if (f.avx512bf16 && dot2_agrees(bf16.gemm_bf16_bf16, tables[0].gemm_bf16_bf16))
+        fg_fill_dense_avx512bf16(add_level("avx512bf16"));
+#endif
+}
+
+const struct fg_kernels *const *fg_kernels_levels(int *n)
+{
+    pthread_once(&once, build);
+    *n = n_levels;
+    return levels;
+}
+
+int fg_kernels_get(const struct fg_kernels **out, const char *isa, struct fg_error *err)
+{
+    static const char *const known[] = {"ref", "avx2", "avx512", "avx512bf16"};
+    int n;
+    const struct fg_kernels *const *all = fg_kernels_levels(&n);
+    *out = NULL;
+    if (!isa || !isa[0]) {
+        *out = all[n - 1];
+        return 0;
+    }
+    for (int i = 0; i < n; i++) {
+        if (strcmp(all[i]->isa, isa) == 0) {
+            *out = all[i];
+            return 0;
+        }
+    }
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(known[i], isa) == 0)
+            return fg_fail(err, FG_EUNSUPPORTED, "kernels", NULL, "isa",
+                           "a level that this machine has", "%s; the best here is %s", isa,
+                           all[n - 1]->isa);
+    return fg_fail(err, FG_EINPUT, "kernels", NULL, "isa", "ref, avx2, avx512 or avx512bf16", "%s",
+                   isa);
+}

@@ -1,0 +1,48 @@
+// kernels/gemm_block.h: the loops around a GEMM's register tile, the same for every instruction
+// set. A tile multiplies a few weight rows by a few rows of x over all of k, or over a part of k
+// with its lanes carried to the next part, so that blocking for the caches leaves the order of
+// summation as kernels.h writes it.
+#ifndef FG_KERNELS_GEMM_BLOCK_H
+#define FG_KERNELS_GEMM_BLOCK_H
+#include "kernels/kernels.h"
+
+// A panel of FG_GEMM_ROWS weight rows is widened to FP32 once and used for all rows of x. Where n
+// passes FG_GEMM_K_WHOLE, k is cut into parts of at most FG_GEMM_K_PART and x into blocks of
+// FG_GEMM_T_BLOCK rows, whose lanes wait in scratch between the parts. Sizes: nr rows of x by one
+// part of k stay in 48 KB of L1; panel, lanes and the block of x together in 1 MB of L2.
+#define FG_GEMM_ROWS 32
+#define FG_GEMM_K_WHOLE 1536
+#define FG_GEMM_K_PART 1024
+#define FG_GEMM_T_BLOCK 96
+// Up to this many rows of x, widening in the tile costs less than a panel.
+#define FG_GEMM_T_DIRECT 8
+
+// One tile. `rows` weight rows (1 .. mr) at w, row_bytes apart; `cols` rows of x (1 .. nr), ldx
+// apart; n elements. carry: NULL, or mr * nr * 16 lanes, read unless `first` and written unless
+// `last`; y[c * ldy + r] is written when carry is NULL or `last`. A part that is not the last has n
+// a multiple of 16.
+typedef void (*fg_tile_fn)(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows,
+                           const float *x, int64_t ldx, int cols, int64_t n, float *carry,
+                           bool first, bool last);
+
+struct fg_gemm_tiles {
+    fg_tile_fn tile[FG_N_DTYPES];
+    void (*widen)(float *dst, const void *src, enum fg_dtype t, int64_t n);
+    int mr, nr; // FG_GEMM_ROWS and FG_GEMM_T_BLOCK are multiples of them
+};
+
+// fg_gemm_fn for weights of type t. scratch as fg_gemm_scratch_bytes says.
+void fg_gemm_blocked(const struct fg_gemm_tiles *tiles, enum fg_dtype t, float *y, int64_t ldy,
+                     const void *w, int64_t n, int64_t r0, int64_t r1, const float *x, int64_t ldx,
+                     int64_t T, void *scratch);
+
+// A tile of BF16 times BF16 over all of k: y[c * ldy + r] = dot2(w row r, x row c) for rows (1 ..
+// mr) and cols (1 .. nr).
+typedef void (*fg_tile_bf16_fn)(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes,
+                                int rows, const uint16_t *x, int64_t ldx, int cols, int64_t n);
+
+// fg_gemm_bf16_fn on such tiles; no scratch.
+void fg_gemm_bf16_blocked(fg_tile_bf16_fn tile, int mr, int nr, float *y, int64_t ldy,
+                          const void *w, int64_t n, int64_t r0, int64_t r1, const uint16_t *x,
+                          int64_t ldx, int64_t T);
+#endif
