@@ -1,0 +1,215 @@
+// model/graph.c: the forward pass and its buffers. Layers' mixers are in attention.c and
+// deltanet.c.
+#include "model/graph.h"
+#include "model/graph_impl.h"
+#include "model/rope.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int64_t max64(int64_t a, int64_t b)
+{
+    return a > b ? a : b;
+}
+
+int fg_workspace_new(struct fg_workspace **out, const struct fg_model *m,
+                     const struct fg_kernels *kernels, struct fg_pool *pool, bool fast,
+                     int64_t T_max, struct fg_error *err)
+{
+    const struct fg_config *c = &m->config;
+    *out = NULL;
+    struct fg_workspace *ws = calloc(1, sizeof *ws);
+    if (!ws) return fg_fail_memory(err, "workspace", sizeof *ws);
+    fg_arena_init(&ws->arena, 0);
+    ws->T_max = T_max;
+
+    int64_t q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
+    int64_t channels = fg_config_conv_channels(c), val = c->n_v_heads * c->v_head_dim;
+    int64_t n_in_max = max64(max64(c->hidden, c->intermediate), max64(c->n_full ? q : 0, val));
+    uint64_t T = (uint64_t)T_max;
+    ws->par = (struct fg_parallel){.kernels = kernels, .pool = pool, .fast = fast};
+    uint64_t scratch = fg_parallel_scratch_bytes(n_in_max, T_max, c->n_heads / c->n_kv_heads,
+                                                 c->head_dim, c->v_head_dim);
+    ws->par.scratch_bytes_per_worker = scratch;
+
+    // One list of what is needed, allocated in one sweep. Buffers of the two mixers are never in
+    // use together.
+    const struct {
+        float **p;
+        int64_t width; // floats per row
+        bool wanted;
+    } need[] = {
+        {&ws->x, c->hidden, true},
+        {&ws->h, c->hidden, true},
+        {&ws->y, c->hidden, true},
+        {&ws->gate, c->intermediate, true},
+        {&ws->up, c->intermediate, true},
+        {&ws->rope_cos, c->rot / 2, c->n_full > 0},
+        {&ws->rope_sin, c->rot / 2, c->n_full > 0},
+        {&ws->q_proj, c->output_gate ? 2 * q : q, c->n_full > 0},
+        {&ws->q, q, c->n_full > 0},
+        {&ws->k, kv, c->n_full > 0},
+        {&ws->v, kv, c->n_full > 0},
+        {&ws->o, q, c->n_full > 0},
+        {&ws->u, channels, c->n_linear > 0},
+        {&ws->conv, channels, c->n_linear > 0},
+        {&ws->z, val, c->n_linear > 0},
+        {&ws->gdn_o, val, c->n_linear > 0},
+        {&ws->b, c->n_v_heads, c->n_linear > 0},
+        {&ws->a, c->n_v_heads, c->n_linear > 0},
+        {&ws->alpha, c->n_v_heads, c->n_linear > 0},
+        {&ws->beta, c->n_v_heads, c->n_linear > 0},
+    };
+    bool ok = true;
+    for (size_t i = 0; i < sizeof need / sizeof need[0] && ok; i++) {
+        if (!need[i].wanted) continue;
+        *need[i].p = fg_arena_alloc(&ws->arena, T * (uint64_t)need[i].width, sizeof(float));
+        ok = *need[i].p != NULL;
+    }
+    if (ok && fast) {
+        ws->xh = fg_arena_alloc(&ws->arena, T * (uint64_t)n_in_max, sizeof *ws->xh);
+        ok = ws->xh != NULL;
+    }
+    if (ok) {
+        ws->par.scratch = fg_arena_alloc(&ws->arena, (uint64_t)fg_pool_threads(pool), scratch);
+        ok = ws->par.scratch != NULL;
+    }
+    if (!ok) {
+        uint64_t bytes = ws->arena.used_bytes;
+        fg_workspace_free(ws);
+        return fg_fail_memory(err, "workspace", bytes);
+    }
+    *out = ws;
+    return 0;
+}
+
+void fg_workspace_free(struct fg_workspace *ws)
+{
+    if (!ws) return;
+    fg_arena_free(&ws->arena);
+    free(ws);
+}
+
+uint64_t fg_workspace_bytes(const struct fg_workspace *ws)
+{
+    return ws->arena.used_bytes;
+}
+
+void fg_workspace_set_tap(struct fg_workspace *ws, fg_tap_fn tap, void *ctx)
+{
+    ws->tap = tap;
+    ws->tap_ctx = ctx;
+}
+
+// ---- loops over rows
+
+struct rows {
+    float *y;
+    const float *x, *w;
+    int64_t ld_y, ld_x, n;
+    float eps;
+};
+
+static void norm_rows(void *ctx, const struct fg_kernels *k, int64_t i0, int64_t i1)
+{
+    const struct rows *r = ctx;
+    for (int64_t i = i0; i < i1; i++)
+        k->rms_norm(r->y + i * r->ld_y, r->x + i * r->ld_x, r->w, r->n, r->eps);
+}
+
+void fg_graph_norm(struct fg_workspace *ws, float *y, const float *x, const float *w, int64_t n,
+                   int64_t T, float eps)
+{
+    struct rows r = {.y = y, .x = x, .w = w, .ld_y = n, .ld_x = n, .n = n, .eps = eps};
+    fg_parallel_for(&ws->par, T, FG_GRAPH_ROWS_GRAIN, norm_rows, &r);
+}
+
+static void add_rows(void *ctx, const struct fg_kernels *k, int64_t i0, int64_t i1)
+{
+    const struct rows *r = ctx;
+    k->add(r->y + i0 * r->n, r->x + i0 * r->n, (i1 - i0) * r->n);
+}
+
+void fg_graph_add(struct fg_workspace *ws, float *y, const float *x, int64_t n, int64_t T)
+{
+    struct rows r = {.y = y, .x = x, .n = n};
+    fg_parallel_for(&ws->par, T, FG_GRAPH_ROWS_GRAIN, add_rows, &r);
+}
+
+static void silu_rows(void *ctx, const struct fg_kernels *k, int64_t i0, int64_t i1)
+{
+    const struct rows *r = ctx;
+    k->silu_mul(r->y + i0 * r->n, r->y + i0 * r->n, r->x + i0 * r->n, (i1 - i0) * r->n);
+}
+
+// ---- the graph
+
+struct fg_linear fg_graph_linear(const struct fg_mat *w, const float *bias, float *y)
+{
+    return (struct fg_linear){.w = w->data,
+                              .dtype = w->dtype,
+                              .n_out = w->n_out,
+                              .n_in = w->n_in,
+                              .bias = bias,
+                              .y = y,
+                              .ldy = w->n_out};
+}
+
+static void mlp(const struct fg_model *m, const struct fg_layer *l, int layer, int64_t pos,
+                struct fg_workspace *ws, int64_t T)
+{
+    const struct fg_config *c = &m->config;
+    const int64_t F = c->intermediate;
+    struct fg_linear in[2] = {fg_graph_linear(&l->gate, l->gate_bias, ws->gate),
+                              fg_graph_linear(&l->up, l->up_bias, ws->up)};
+    fg_parallel_linear(&ws->par, in, 2, ws->h, c->hidden, T, ws->xh);
+    fg_graph_tap(ws, "mlp_gate", layer, pos, T, F, ws->gate, F);
+    fg_graph_tap(ws, "mlp_up", layer, pos, T, F, ws->up, F);
+    struct rows r = {.y = ws->gate, .x = ws->up, .n = F};
+    fg_parallel_for(&ws->par, T, FG_GRAPH_ROWS_GRAIN, silu_rows, &r);
+    fg_graph_tap(ws, "mlp_act", layer, pos, T, F, ws->gate, F);
+    struct fg_linear out = fg_graph_linear(&l->down, l->down_bias, ws->y);
+    fg_parallel_linear(&ws->par, &out, 1, ws->gate, F, T, ws->xh);
+    fg_graph_tap(ws, "mlp_out", layer, pos, T, c->hidden, ws->y, c->hidden);
+}
+
+void fg_forward(const struct fg_model *m, struct fg_state *state, struct fg_workspace *ws,
+                const int32_t *ids, int64_t T, float *logits, int64_t n_logits)
+{
+    const struct fg_config *c = &m->config;
+    const struct fg_weights *w = &m->weights;
+    const int64_t H = c->hidden, pos = state->pos;
+    const uint64_t row_bytes = (uint64_t)H * fg_dtype_bytes(w->embed.dtype);
+    for (int64_t t = 0; t < T; t++)
+        ws->par.kernels->widen(ws->x + t * H,
+                               (const uint8_t *)w->embed.data + (uint64_t)ids[t] * row_bytes,
+                               w->embed.dtype, H);
+    fg_graph_tap(ws, "embed", -1, pos, T, H, ws->x, H);
+    if (c->n_full > 0) fg_rope_table(c, pos, T, ws->rope_cos, ws->rope_sin);
+
+    for (int i = 0; i < (int)c->n_layers; i++) {
+        const struct fg_layer *l = &w->layers[i];
+        fg_graph_norm(ws, ws->h, ws->x, l->input_norm, H, T, c->norm_eps);
+        fg_graph_tap(ws, "attn_norm", i, pos, T, H, ws->h, H);
+        if (l->is_linear)
+            fg_graph_deltanet(m, l, i, &state->layers[i], pos, ws, T);
+        else
+            fg_graph_attention(m, l, i, &state->layers[i], state->capacity, pos, ws, T);
+        fg_graph_tap(ws, "mixer_out", i, pos, T, H, ws->y, H);
+        fg_graph_add(ws, ws->x, ws->y, H, T);
+        fg_graph_tap(ws, "mid", i, pos, T, H, ws->x, H);
+        fg_graph_norm(ws, ws->h, ws->x, l->post_norm, H, T, c->norm_eps);
+        fg_graph_tap(ws, "mlp_norm", i, pos, T, H, ws->h, H);
+        mlp(m, l, i, pos, ws, T);
+        fg_graph_add(ws, ws->x, ws->y, H, T);
+        fg_graph_tap(ws, "layer_out", i, pos, T, H, ws->x, H);
+    }
+    state->pos = pos + T;
+    if (n_logits == 0) return;
+
+    const int64_t first = T - n_logits;
+    fg_graph_norm(ws, ws->h, ws->x + first * H, w->final_norm, H, n_logits, c->norm_eps);
+    fg_graph_tap(ws, "final_norm", -1, pos + first, n_logits, H, ws->h, H);
+    struct fg_linear head = fg_graph_linear(&w->head, NULL, logits);
+    fg_parallel_linear(&ws->par, &head, 1, ws->h, H, n_logits, ws->xh);
+    fg_graph_tap(ws, "logits", -1, pos + first, n_logits, c->vocab, logits, c->vocab);
+}

@@ -1,0 +1,53 @@
+// model/graph_impl.h: what the parts of the graph share: the buffers of a block and the loops over
+// its rows. For model/*.c alone.
+#ifndef FG_MODEL_GRAPH_IMPL_H
+#define FG_MODEL_GRAPH_IMPL_H
+#include "base/arena.h"
+#include "kernels/kernels.h"
+#include "model/graph.h"
+
+// Rows per item of an elementwise loop: one row of a few thousand floats is a few microseconds.
+#define FG_GRAPH_ROWS_GRAIN 8
+
+struct fg_workspace {
+    struct fg_arena arena;
+    int64_t T_max;
+    struct fg_parallel par;
+    fg_tap_fn tap;
+    void *tap_ctx;
+    uint16_t *xh; // fast mode: activations rounded to BF16
+
+    // [T_max][...], row-major.
+    float *x, *h, *y;           // residual; normed input of a mixer or MLP; its output. [hidden]
+    float *gate, *up;           // [intermediate]
+    float *rope_cos, *rope_sin; // [rot / 2]
+    float *q_proj;    // [n_heads][2][head_dim] with an output gate, else [n_heads][head_dim]
+    float *q, *o;     // [n_heads][head_dim]
+    float *k, *v;     // [n_kv_heads][head_dim]
+    float *u, *conv;  // [channels], before and after the convolution
+    float *z, *gdn_o; // [nv][dv]
+    float *b, *a, *alpha, *beta; // [nv]
+};
+
+static inline void fg_graph_tap(const struct fg_workspace *ws, const char *name, int layer,
+                                int64_t pos, int64_t T, int64_t width, const float *data,
+                                int64_t ld)
+{
+    if (ws->tap) ws->tap(ws->tap_ctx, name, layer, pos, T, width, data, ld);
+}
+
+struct fg_linear fg_graph_linear(const struct fg_mat *w, const float *bias, float *y);
+
+// Rows of n: y = norm(x) with weights w; y += x.
+void fg_graph_norm(struct fg_workspace *ws, float *y, const float *x, const float *w, int64_t n,
+                   int64_t T, float eps);
+void fg_graph_add(struct fg_workspace *ws, float *y, const float *x, int64_t n, int64_t T);
+
+// The mixers: ws->h to ws->y, updating the layer's state.
+void fg_graph_attention(const struct fg_model *m, const struct fg_layer *l, int layer,
+                        struct fg_layer_state *state, int64_t capacity, int64_t pos,
+                        struct fg_workspace *ws, int64_t T);
+void fg_graph_deltanet(const struct fg_model *m, const struct fg_layer *l, int layer,
+                       struct fg_layer_state *state, int64_t pos, struct fg_workspace *ws,
+                       int64_t T);
+#endif

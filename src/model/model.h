@@ -1,0 +1,31 @@
+// model/model.h: a loaded model: config, bound weights, and the files they live in. Read-only after
+// opening, shared by any number of sessions and threads.
+#ifndef FG_MODEL_MODEL_H
+#define FG_MODEL_MODEL_H
+#include "base/error.h"
+#include "base/log.h"
+#include "model/config.h"
+#include "model/weights.h"
+#include <stdbool.h>
+
+struct fg_model {
+    struct fg_config config;
+    struct fg_weights weights;
+    struct fg_weights_rest rest;
+    char *path;
+    char *kind;      // "safetensors" or "gguf"
+    char digest[65]; // SHA-256 over the config's extents, tensor names, shapes, dtypes and ends of
+                     // data: tells models apart for saved sessions; not an integrity check
+    uint64_t weight_bytes; // of the text model's tensors
+    struct fg_arena arena; // small vectors; tensors that a GGUF import had to change
+    struct fg_checkpoint *checkpoint;
+    struct fg_import *import;
+};
+
+// Opens a checkpoint directory (config.json and safetensors) or a GGUF file. The log (may be NULL)
+// is used during the call only. `strict`: tensors that the architecture does not have are an error.
+// Errors: FG_EINPUT, FG_ERESOURCE; *out is then NULL.
+int fg_model_open(struct fg_model **out, const char *path, bool strict, const struct fg_log *log,
+                  struct fg_error *err);
+void fg_model_close(struct fg_model *m); // NULL is fine; no session may be left
+#endif
