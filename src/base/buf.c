@@ -37,6 +37,7 @@ bool fg_buf_reserve(struct fg_buf *b, size_t more)
         b->failed = true;
         return false;
     }
+    if (!b->data) p[0] = '\0';
     b->data = p;
     b->cap = cap;
     return true;

@@ -1,10 +1,10 @@
 // base/error.c: filling and printing struct fg_error.
 #include "base/error.h"
+#include "base/size.h"
 #include "base/utf8.h"
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,12 +12,15 @@ char *fg_escape(char *dst, size_t cap, const char *src, size_t n)
 {
     size_t at = 0, i = 0;
     if (cap == 0) return dst;
+    size_t dots = cap > 3 ? 3 : cap - 1, keep = 0; // keep: where the mark of a cut would go
     while (i < n) {
         char piece[8];
         bool valid;
         size_t len = fg_utf8_step((const unsigned char *)src + i, n - i, &valid, NULL);
-        size_t take = valid ? len : 1;
         unsigned char c = (unsigned char)src[i];
+        // U+0080 to U+009F steer some terminals as ESC does.
+        if (len == 2 && c == 0xC2 && (unsigned char)src[i + 1] < 0xA0) valid = false;
+        size_t take = valid ? len : 1;
         if (c == '\n') {
             memcpy(piece, "\\n", len = 2);
         } else if (c == '\t') {
@@ -27,19 +30,14 @@ char *fg_escape(char *dst, size_t cap, const char *src, size_t n)
         } else {
             memcpy(piece, src + i, len);
         }
-        if (at + len + 1 > cap) { // make room for the mark that something was cut
-            size_t dots = cap > 3 ? 3 : cap - 1;
-            while (at + dots + 1 > cap) {
-                at--;
-                while (at > 0 && ((unsigned char)dst[at] & 0xC0) == 0x80)
-                    at--;
-            }
-            memcpy(dst + at, "...", dots);
-            at += dots;
+        if (at + len + 1 > cap) {
+            memcpy(dst + keep, "...", dots);
+            at = keep + dots;
             break;
         }
         memcpy(dst + at, piece, len);
         at += len;
+        if (at + dots + 1 <= cap) keep = at;
         i += take;
     }
     dst[at] = '\0';
@@ -55,20 +53,20 @@ int fg_fail(struct fg_error *err, int code, const char *what, const char *file, 
             const char *expected, const char *found, ...)
 {
     if (!err) return code;
-    memset(err, 0, sizeof *err);
-    err->code = code;
-    put(err->what, sizeof err->what, what);
-    put(err->file, sizeof err->file, file);
-    put(err->field, sizeof err->field, field);
-    put(err->expected, sizeof err->expected, expected);
+    struct fg_error e = {.code = code}; // the arguments may be parts of *err
+    put(e.what, sizeof e.what, what);
+    put(e.file, sizeof e.file, file);
+    put(e.field, sizeof e.field, field);
+    put(e.expected, sizeof e.expected, expected);
     if (found) {
         char text[1024];
         va_list ap;
         va_start(ap, found);
         vsnprintf(text, sizeof text, found, ap);
         va_end(ap);
-        put(err->found, sizeof err->found, text);
+        put(e.found, sizeof e.found, text);
     }
+    *err = e;
     return code;
 }
 
@@ -84,7 +82,7 @@ int fg_fail_errno(struct fg_error *err, const char *file, const char *action, in
 {
     int code = FG_EINPUT;
     if (errnum == ENOSPC || errnum == EDQUOT || errnum == ENOMEM || errnum == EMFILE ||
-        errnum == ENFILE)
+        errnum == ENFILE || errnum == EFBIG)
         code = FG_ERESOURCE;
     else if (errnum == EIO)
         code = FG_EFAILED;
@@ -112,31 +110,23 @@ void fg_error_hint(struct fg_error *err, const char *hint, ...)
 
 char *fg_error_line(const struct fg_error *err, char *out, size_t cap)
 {
-    size_t at = 0;
-    bool any = false;
+    // "found" needs its word only beside an expectation; alone it is the whole message.
     const struct {
-        const char *name, *value;
-    } parts[] = {{"file", err->file}, {"field", err->field}, {"expected", err->expected}};
-    if (cap == 0) return out;
-    out[0] = '\0';
-#define APPEND(...)                                                                                \
-    do {                                                                                           \
-        if (at < cap) {                                                                            \
-            int len_ = snprintf(out + at, cap - at, __VA_ARGS__);                                  \
-            at += len_ > 0 ? (size_t)len_ : 0;                                                     \
-        }                                                                                          \
-    } while (0)
-    APPEND("%s", err->what);
-    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const char *before, *name, *value;
+    } parts[] = {
+        {"", "", err->what},
+        {": ", "file ", err->file},
+        {err->file[0] ? ", " : ": ", "field ", err->field},
+        {": ", "expected ", err->expected},
+        {err->expected[0] ? ", " : ": ", err->expected[0] ? "found " : "", err->found},
+    };
+    char line[sizeof *err + 64];
+    size_t at = 0;
+    line[0] = '\0';
+    for (size_t i = 0; i < FG_COUNT(parts); i++) {
         if (!parts[i].value[0]) continue;
-        APPEND("%s%s %s", any ? ", " : at ? ": " : "", parts[i].name, parts[i].value);
-        any = true;
+        at += (size_t)snprintf(line + at, sizeof line - at, "%s%s%s", at ? parts[i].before : "",
+                               parts[i].name, parts[i].value);
     }
-    if (err->found[0]) {
-        // "found" needs its word only beside an expectation; alone it is the whole message.
-        APPEND("%s%s%s", any ? (err->expected[0] ? ", " : ": ") : (at ? ": " : ""),
-               err->expected[0] ? "found " : "", err->found);
-    }
-#undef APPEND
-    return out;
+    return fg_escape(out, cap, line, at); // nothing is left to escape; it cuts between characters
 }

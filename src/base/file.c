@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -159,6 +160,7 @@ bool fg_dir_exists(const char *path)
 
 int fg_dir_make(const char *path, struct fg_error *err)
 {
+    if (!path[0]) return fg_fail_errno(err, path, "mkdir", ENOENT);
     char *copy = strdup(path);
     if (!copy) return fg_fail_memory(err, "mkdir", strlen(path));
     int rc = 0;
@@ -166,8 +168,9 @@ int fg_dir_make(const char *path, struct fg_error *err)
         if (*p != '/' && *p != '\0') continue;
         char c = *p;
         *p = '\0';
-        if (mkdir(copy, 0777) != 0 && !(errno == EEXIST && fg_dir_exists(copy))) {
-            rc = fg_fail_errno(err, copy, "mkdir", errno == EEXIST ? ENOTDIR : errno);
+        int e = mkdir(copy, 0777) != 0 ? errno : 0;
+        if (e && !fg_dir_exists(copy)) { // an existing folder may answer EROFS or EACCES too
+            rc = fg_fail_errno(err, copy, "mkdir", e == EEXIST ? ENOTDIR : e);
             break;
         }
         *p = c;
@@ -207,39 +210,49 @@ char *fg_path_expand(const char *path, const char *home)
     return out;
 }
 
+// Creates a file of a new name beside path, with the mode that the umask gives; f->temp is its
+// name. Returns 0 or errno.
+static int create_temp(struct fg_atomic *f)
+{
+    const char *slash = strrchr(f->path, '/');
+    int dir_len = slash ? (int)(slash - f->path) + 1 : 0;
+    for (int tries = 0; tries < 100; tries++) {
+        uint32_t r;
+        if (getrandom(&r, sizeof r, 0) != (ssize_t)sizeof r) return errno;
+        char *temp;
+        // A long name is cut, so that the longer one still fits a directory entry.
+        if (asprintf(&temp, "%.*s.%.200s.%08" PRIx32, dir_len, f->path, f->path + dir_len, r) < 0)
+            return ENOMEM;
+        f->fd = open_retry(temp, O_WRONLY | O_CREAT | O_EXCL, 0666);
+        if (f->fd >= 0) {
+            f->temp = temp;
+            return 0;
+        }
+        int e = errno;
+        free(temp);
+        if (e != EEXIST) return e;
+    }
+    return EEXIST;
+}
+
 int fg_atomic_open(struct fg_atomic *f, const char *path, struct fg_error *err)
 {
+    struct stat st;
     *f = (struct fg_atomic){.fd = -1};
-    size_t n = strlen(path);
+    bool replaces = stat(path, &st) == 0;
+    // A rename would put a file where /dev/null was.
+    if (replaces && !S_ISREG(st.st_mode))
+        return fg_fail(err, FG_EINPUT, "write", path, NULL, "a regular file or a new name", "%s",
+                       S_ISDIR(st.st_mode) ? "a directory" : "a special file");
     f->path = strdup(path);
-    f->temp = malloc(n + 16);
-    if (!f->path || !f->temp) {
-        fg_atomic_abort(f);
-        return fg_fail_memory(err, "write", n);
-    }
-    const char *slash = strrchr(path, '/');
-    int dir_len = slash ? (int)(slash - path) + 1 : 0;
-    snprintf(f->temp, n + 16, "%.*s.%s.XXXXXX", dir_len, path, path + dir_len);
-    f->fd = mkostemp(f->temp, O_CLOEXEC);
-    if (f->fd < 0) {
-        int e = errno;
-        free(f->temp); // nothing to unlink
-        f->temp = NULL;
+    if (!f->path) return fg_fail_memory(err, "write", strlen(path));
+    int e = create_temp(f);
+    if (e) {
         fg_atomic_abort(f);
         return fg_fail_errno(err, path, "create", e);
     }
-    // mkstemp makes 0600; a replaced file keeps its mode, a new one follows the umask.
-    struct stat st;
-    mode_t mode;
-    if (stat(path, &st) == 0) {
-        mode = st.st_mode & 07777;
-    } else {
-        mode = umask(0);
-        umask(mode);
-        mode = 0666 & ~mode;
-    }
-    if (fchmod(f->fd, mode) != 0) {
-        int e = errno;
+    if (replaces && fchmod(f->fd, st.st_mode & 07777) != 0) {
+        e = errno;
         fg_atomic_abort(f);
         return fg_fail_errno(err, path, "chmod", e);
     }
@@ -269,7 +282,7 @@ static int sync_dir_of(const char *path)
     if (slash) slash[slash == dir ? 1 : 0] = '\0';
     int e = 0, fd = open_retry(slash ? dir : ".", O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0) {
-        e = errno;
+        e = errno == EACCES ? 0 : errno; // a directory that may be written but not listed
     } else {
         if (fsync(fd) != 0 && errno != EINVAL)
             e = errno; // some file systems can't sync a directory

@@ -33,11 +33,11 @@ void fg_map_prefetch(const struct fg_map *map, uint64_t at, uint64_t n);
 // FG_EINPUT. Works for pipes. On failure *out is empty.
 int fg_file_read(struct fg_buf *out, const char *path, uint64_t max_bytes, struct fg_error *err);
 
-// True when a regular file (or, with dir, a directory) exists at path.
+// True when a regular file, a directory exists at path.
 bool fg_file_exists(const char *path);
 bool fg_dir_exists(const char *path);
 
-// mkdir -p with mode 0777 & ~umask. FG_EINPUT or FG_ERESOURCE.
+// mkdir -p with mode 0777 & ~umask. FG_EINPUT, FG_ERESOURCE or FG_EFAILED.
 int fg_dir_make(const char *path, struct fg_error *err);
 
 // "dir/name" as a malloc'd string; NULL when out of memory.
@@ -49,18 +49,21 @@ char *fg_path_expand(const char *path, const char *home);
 
 // A file that replaces `path` only when it is whole: written to a temporary file in the same
 // directory, then fsync, rename, fsync of the directory. The mode of a file that is replaced is
-// kept. Abort removes the temporary.
+// kept; a symbolic link is replaced, not followed. Abort removes the temporary; after kill -9 it
+// stays behind as ".NAME.xxxxxxxx".
 struct fg_atomic {
     int fd;
     char *path;
     char *temp;
     uint64_t bytes; // written so far
 };
+// FG_EINPUT when path is a directory or a special file, or can't be created.
 int fg_atomic_open(struct fg_atomic *f, const char *path, struct fg_error *err);
 int fg_atomic_write(struct fg_atomic *f, const void *data, uint64_t n, struct fg_error *err);
-int fg_atomic_commit(struct fg_atomic *f,
-                     struct fg_error *err); // closes; on failure the old file is untouched
-void fg_atomic_abort(struct fg_atomic *f);  // after commit, or zeroed: nothing happens
+// Closes. On failure the old file is untouched, except when only the sync of the directory failed:
+// then the new file is in place, but a power failure may undo it.
+int fg_atomic_commit(struct fg_atomic *f, struct fg_error *err);
+void fg_atomic_abort(struct fg_atomic *f); // after commit, or zeroed: nothing happens
 
 // Whole content in one call.
 int fg_file_replace(const char *path, const void *data, uint64_t n, struct fg_error *err);

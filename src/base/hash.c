@@ -39,28 +39,31 @@ static void to_hex(const unsigned char *digest, char hex[FG_SHA256_HEX])
 
 void fg_sha256_end(struct fg_sha256 *h, char hex[FG_SHA256_HEX])
 {
-    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
+    unsigned char digest[EVP_MAX_MD_SIZE] = {0}; // neither update nor end allocates
     EVP_DigestFinal_ex(h->md, digest, NULL);
     EVP_MD_CTX_free(h->md);
     free(h);
     to_hex(digest, hex);
 }
 
-void fg_sha256_hex(const void *data, uint64_t n, char hex[FG_SHA256_HEX])
+bool fg_sha256_hex(const void *data, uint64_t n, char hex[FG_SHA256_HEX])
 {
-    unsigned char digest[EVP_MAX_MD_SIZE] = {0};
-    EVP_Digest(data, (size_t)n, digest, NULL, EVP_sha256(), NULL);
+    unsigned char digest[EVP_MAX_MD_SIZE];
+    hex[0] = '\0';
+    if (EVP_Digest(data, (size_t)n, digest, NULL, EVP_sha256(), NULL) != 1) return false;
     to_hex(digest, hex);
+    return true;
 }
 
 int fg_sha256_file(const char *path, char hex[FG_SHA256_HEX], struct fg_error *err)
 {
     struct fg_map map;
+    hex[0] = '\0';
     int rc = fg_map_open(&map, path, err);
     if (rc) return rc;
-    fg_sha256_hex(map.data, map.bytes, hex);
+    if (!fg_sha256_hex(map.data, map.bytes, hex)) rc = fg_fail_memory(err, "sha256", map.bytes);
     fg_map_close(&map);
-    return 0;
+    return rc;
 }
 
 uint64_t fg_fnv1a(const void *data, uint64_t n)

@@ -2,69 +2,112 @@
 #include "base/json.h"
 #include "base/buf.h"
 #include "base/file.h"
+#include "base/utf8.h"
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Line and column (in bytes, from 1) of byte `at`.
-static void position(const char *text, size_t at, char *out, size_t cap)
+static int fail_at(struct fg_error *err, const char *file, const char *text, size_t at,
+                   const char *expected, const char *found)
 {
-    size_t line = 1, col = 1;
+    size_t line = 1, column = 1; // columns in bytes, both from 1
     for (size_t i = 0; i < at; i++) {
+        column++;
         if (text[i] == '\n') {
             line++;
-            col = 1;
-        } else {
-            col++;
+            column = 1;
         }
     }
-    snprintf(out, cap, "line %zu:%zu", line, col);
+    char where[64];
+    snprintf(where, sizeof where, "line %zu:%zu", line, column);
+    return fg_fail(err, FG_EINPUT, "json", file, where, expected, "%s", found);
+}
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+// Refuses what json-c lets through and RFC 8259 doesn't: NaN and Infinity, raw control characters,
+// ill-formed UTF-8 (json-c looks at the lead bytes only), "-01" and "1."; and counts depth, which
+// json-c counts differently for empty containers.
+static int check_text(const char *text, size_t n, const char *file, struct fg_error *err)
+{
+    bool in_string = false;
+    int depth = 0;
+    for (size_t i = 0; i < n;) {
+        unsigned char c = (unsigned char)text[i];
+        bool valid;
+        size_t len = fg_utf8_step((const unsigned char *)text + i, n - i, &valid, NULL);
+        if (!valid) return fail_at(err, file, text, i, "valid UTF-8", "an invalid byte sequence");
+        if (c < 0x20 && (in_string || !is_space(text[i])))
+            return fail_at(err, file, text, i, "JSON", "a control character");
+        if (c == '"') {
+            in_string = !in_string;
+        } else if (in_string) {
+            // The character after a backslash is no closing quote; json-c judges the escape.
+            if (c == '\\' && i + 1 < n && text[i + 1] > 0x20) len = 2;
+        } else if (c == '[' || c == '{') {
+            if (++depth > FG_JSON_DEPTH_MAX)
+                return fail_at(err, file, text, i, "at most 64 levels of nesting", "more");
+        } else if (c == ']' || c == '}') {
+            depth--;
+        } else if (c == 'N' || c == 'I' || c == 'i') {
+            return fail_at(err, file, text, i, "JSON", "NaN, Infinity or another word");
+        } else if (c == '.' && !(i + 1 < n && is_digit(text[i + 1]))) {
+            return fail_at(err, file, text, i, "a digit after the decimal point", "none");
+        } else if (c == '-' && i + 2 < n && text[i + 1] == '0' && is_digit(text[i + 2])) {
+            return fail_at(err, file, text, i, "JSON", "a number with a leading zero");
+        }
+        i += len;
+    }
+    return 0;
 }
 
 int fg_json_parse(struct fg_json *doc, const char *text, size_t n, const char *file,
                   struct fg_error *err)
 {
-    char where[64];
-    int rc = 0;
     *doc = (struct fg_json){0};
     if (n >= INT32_MAX)
         return fg_fail(err, FG_EINPUT, "json", file, NULL, "less than 2 GiB", "%zu bytes", n);
-    struct json_tokener *tok = json_tokener_new_ex(FG_JSON_DEPTH_MAX);
+    int rc = check_text(text, n, file, err);
+    if (rc) return rc;
+    struct json_tokener *tok = json_tokener_new_ex(FG_JSON_DEPTH_MAX + 1);
     doc->file = strdup(file);
     if (!tok || !doc->file) {
         if (tok) json_tokener_free(tok);
         fg_json_close(doc);
         return fg_fail_memory(err, "json", n);
     }
-    json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_VALIDATE_UTF8 |
-                                    JSON_TOKENER_ALLOW_TRAILING_CHARS);
+    json_tokener_set_flags(tok, JSON_TOKENER_STRICT | JSON_TOKENER_ALLOW_TRAILING_CHARS);
     doc->root = json_tokener_parse_ex(tok, text, (int)n);
     enum json_tokener_error e = json_tokener_get_error(tok);
-    // A number at the very end leaves the parser waiting for more digits; a NUL ends it.
-    if (e == json_tokener_continue && !doc->root) {
+    size_t at = json_tokener_get_parse_end(tok), start = 0;
+    // A scalar at the very end leaves the parser waiting for more of it; a NUL ends it.
+    if (e == json_tokener_continue) {
         doc->root = json_tokener_parse_ex(tok, "", 1);
         if (json_tokener_get_error(tok) == json_tokener_success) e = json_tokener_success;
+        at = n;
     }
-    size_t at = json_tokener_get_parse_end(tok);
-    if (e == json_tokener_continue) {
-        position(text, n, where, sizeof where);
-        rc = fg_fail(err, FG_EINPUT, "json", file, where, "a complete JSON value",
-                     "the end of the text");
-    } else if (e != json_tokener_success) {
-        position(text, at < n ? at : n, where, sizeof where);
-        rc = fg_fail(err, FG_EINPUT, "json", file, where, "JSON", "%s", json_tokener_error_desc(e));
-    } else {
-        while (at < n &&
-               (text[at] == ' ' || text[at] == '\n' || text[at] == '\r' || text[at] == '\t'))
-            at++;
-        if (at < n) {
-            position(text, at, where, sizeof where);
-            rc = fg_fail(err, FG_EINPUT, "json", file, where, "the end of the text", "'%c'",
-                         text[at]);
-        }
-    }
+    while (e == json_tokener_success && at < n && is_space(text[at]))
+        at++;
+    while (start < n && is_space(text[start]))
+        start++;
+    if (e == json_tokener_continue)
+        rc = fail_at(err, file, text, n, "a complete JSON value", "the end of the text");
+    else if (e != json_tokener_success)
+        rc = fail_at(err, file, text, at < n ? at : n, "JSON", json_tokener_error_desc(e));
+    else if (!doc->root && text[start] != 'n') // how json-c reports that memory is out
+        rc = fg_fail_memory(err, "json", n);
+    else if (at < n)
+        rc = fail_at(err, file, text, at, "the end of the text", (char[]){text[at], '\0'});
     json_tokener_free(tok);
     if (rc) fg_json_close(doc);
     return rc;
@@ -115,7 +158,11 @@ int fg_json_i64(const struct fg_json *doc, struct json_object *obj, const char *
     if (!json_object_object_get_ex(obj, key, &v) || !v) return 0;
     int64_t n;
     if (json_object_is_type(v, json_type_int)) {
-        n = json_object_get_int64(v); // saturates, and the range check below refuses the ends
+        n = json_object_get_int64(v);
+        // Numbers outside 64 bits saturate. Those above are held unsigned; below, the smallest one
+        // stands for all.
+        if (json_object_get_uint64(v) > INT64_MAX || n == INT64_MIN)
+            return wrong(doc, where, key, "an integer of 64 bits", v, err);
     } else if (json_object_is_type(v, json_type_double)) {
         double d = json_object_get_double(v);
         if (!(fabs(d) <= 0x1p53) || d != floor(d))

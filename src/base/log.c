@@ -1,6 +1,8 @@
 // base/log.c: log lines.
 #include "base/log.h"
+#include "base/error.h"
 #include <stdarg.h>
+#include <string.h>
 
 bool fg_log_wants(const struct fg_log *log, enum fg_log_level level)
 {
@@ -10,12 +12,12 @@ bool fg_log_wants(const struct fg_log *log, enum fg_log_level level)
 void fg_log_line(const struct fg_log *log, enum fg_log_level level, const char *fmt, ...)
 {
     if (!fg_log_wants(log, level)) return;
-    char line[2048];
+    char text[2 * FG_LOG_LINE_BYTES], line[FG_LOG_LINE_BYTES];
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    log->sink(log->ctx, level, line);
+    log->sink(log->ctx, level, fg_escape(line, sizeof line, text, strlen(text)));
 }
 
 void fg_log_file_sink(void *ctx, enum fg_log_level level, const char *line)

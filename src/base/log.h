@@ -7,7 +7,10 @@
 
 enum fg_log_level { FG_LOG_ERROR, FG_LOG_WARN, FG_LOG_INFO, FG_LOG_DEBUG };
 
-// sink gets one line without newline. Must be callable from any thread that logs.
+#define FG_LOG_LINE_BYTES 2048 // longest line with its NUL
+
+// sink gets one line without newline: control characters in the message are escaped, what is too
+// long is cut with "...". Must be callable from any thread that logs.
 typedef void (*fg_log_fn)(void *ctx, enum fg_log_level level, const char *line);
 
 struct fg_log {

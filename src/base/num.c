@@ -116,56 +116,77 @@ bool fg_parse_f64(const char *s, double *out)
     return true;
 }
 
+// tolower knows other letters in other locales.
+static int lower(char c)
+{
+    return c >= 'A' && c <= 'Z' ? c + ('a' - 'A') : c;
+}
+
 bool fg_parse_bytes(const char *s, uint64_t *out)
 {
     size_t n = strspn(s, "0123456789.");
     char digits[32];
-    double v;
     if (n == 0 || n >= sizeof digits) return false;
     memcpy(digits, s, n);
     digits[n] = '\0';
     const char *unit = s + n;
-    uint64_t scale = 1;
-    switch (tolower((unsigned char)unit[0])) {
-    case 'k': scale = 1ull << 10; break;
-    case 'm': scale = 1ull << 20; break;
-    case 'g': scale = 1ull << 30; break;
-    case 't': scale = 1ull << 40; break;
+    int shift = 0;
+    switch (lower(unit[0])) {
+    case 'k': shift = 10; break;
+    case 'm': shift = 20; break;
+    case 'g': shift = 30; break;
+    case 't': shift = 40; break;
     default: break;
     }
-    if (scale > 1) unit++;
-    if (scale > 1 && tolower((unsigned char)unit[0]) == 'i') unit++;
-    if (tolower((unsigned char)unit[0]) == 'b' && (scale == 1 || unit[-1] != '\0')) unit++;
+    if (shift) {
+        unit++;
+        if (lower(unit[0]) == 'i' && lower(unit[1]) == 'b') unit++;
+    }
+    if (lower(unit[0]) == 'b') unit++;
     if (*unit) return false;
     uint64_t whole;
-    if (fg_parse_u64(digits, &whole)) return fg_mul(out, whole, scale);
-    if (!fg_parse_f64(digits, &v) || v < 0 || v * (double)scale >= 0x1p63) return false;
-    *out = (uint64_t)(v * (double)scale);
+    double v;
+    if (fg_parse_u64(digits, &whole)) return fg_mul(out, whole, (uint64_t)1 << shift);
+    if (!shift || !fg_parse_f64(digits, &v)) return false; // no fractions of a byte
+    v = ldexp(v, shift);
+    if (v >= 0x1p63) return false;
+    *out = (uint64_t)v;
     return true;
+}
+
+// The shortest digits that read back as v (finite): "d.ddde[+-]XX" in text, in the locale of the
+// thread, which is C.
+static void shortest(double v, char *text, size_t cap)
+{
+    int exponent;
+    // Below a power of two doubles are twice as dense, so that the decimal that reads back need not
+    // be the nearest one but may be the next one up.
+    bool power_of_two = fabs(frexp(v, &exponent)) == 0.5;
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(text, cap, "%.*e", digits - 1, v);
+        if (strtod(text, NULL) == v) return;
+        char *last = strchr(text, 'e') - 1;
+        if (power_of_two && *last != '9') {
+            ++*last;
+            if (strtod(text, NULL) == v) return;
+        }
+    }
 }
 
 char *fg_format_f64(char *out, size_t cap, double v)
 {
-    if (isnan(v)) {
-        snprintf(out, cap, "nan");
-        return out;
-    }
-    if (isinf(v)) {
-        snprintf(out, cap, v > 0 ? "inf" : "-inf");
+    if (!isfinite(v)) {
+        snprintf(out, cap, "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
         return out;
     }
     char text[40];
-    int digits = 1;
-    for (; digits <= 17; digits++) { // shortest that reads back
-        snprintf(text, sizeof text, "%.*e", digits - 1, v);
-        for (char *p = text; *p; p++) {
-            if (*p == ',') *p = '.';
-        }
-        if (strtod_c(text, NULL) == v) break;
-    }
-    // text is [-]d[.ddd]e[+-]XX: lay the digits out the way Python's repr does.
+    locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0), old = uselocale(c);
+    shortest(v, text, sizeof text);
+    uselocale(old);
+    if (c) freelocale(c);
+    // Lay the digits out the way Python's repr does.
     const char *e = strchr(text, 'e');
-    int exp = atoi(e + 1);
+    int exp = (int)strtol(e + 1, NULL, 10);
     char mant[24];
     int nm = 0, neg = text[0] == '-';
     for (const char *p = text + neg; p < e; p++) {

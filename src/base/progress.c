@@ -1,5 +1,6 @@
 // base/progress.c: bar and lines.
 #include "base/progress.h"
+#include "base/error.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,11 +48,11 @@ char *fg_format_bytes(char *out, size_t cap, uint64_t bytes)
     }
     double v = (double)bytes;
     int u = -1;
-    while (v >= 1023.995 && u < 4) {
+    while (v >= 1023.5 && u < 4) {
         v /= 1024;
         u++;
     }
-    snprintf(out, cap, v < 10 ? "%.2f %s" : v < 100 ? "%.1f %s" : "%.0f %s", v, units[u]);
+    snprintf(out, cap, v < 9.995 ? "%.2f %s" : v < 99.95 ? "%.1f %s" : "%.0f %s", v, units[u]);
     return out;
 }
 
@@ -62,7 +63,7 @@ struct fg_progress *fg_progress_new(FILE *out, bool quiet, const char *name, uin
     if (!p) return NULL;
     p->out = quiet ? NULL : out;
     p->tty = p->out && isatty(fileno(p->out));
-    snprintf(p->name, sizeof p->name, "%s", name);
+    fg_escape(p->name, sizeof p->name, name, strlen(name));
     p->total = total;
     p->unit = unit;
     p->start = p->last = fg_clock();
@@ -121,9 +122,11 @@ static void draw(struct fg_progress *p, double now)
         bar[21] = ']';
         bar[22] = '\0';
     }
-    char line[512];
-    snprintf(line, sizeof line, "%s %s %s", p->name, bar, text);
-    fprintf(p->out, "\r\033[K%.*s", cols - 1, line);
+    char line[512], shown[512];
+    int n = snprintf(line, sizeof line, "%s %s%s%s", p->name, bar, bar[0] ? " " : "", text);
+    // No character has more columns than bytes; one column stays free, or the cursor would wrap.
+    fg_escape(shown, (size_t)cols < sizeof shown ? (size_t)cols : sizeof shown, line, (size_t)n);
+    fprintf(p->out, "\r\033[K%s", shown);
     fflush(p->out);
 }
 
@@ -131,7 +134,7 @@ void fg_progress_set(struct fg_progress *p, uint64_t done, const char *item)
 {
     if (!p || !p->out) return;
     p->done = done;
-    snprintf(p->item, sizeof p->item, "%s", item ? item : "");
+    fg_escape(p->item, sizeof p->item, item ? item : "", item ? strlen(item) : 0);
     double now = fg_clock();
     if (p->tty) {
         if (now - p->last < 0.1) return;

@@ -12,6 +12,7 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -21,8 +22,8 @@
 #include <unistd.h>
 
 #define CLOSED UINT32_MAX
-#define SPINS                                                                                      \
-    600 // a pause is 40 to 140 cycles: some tens of microseconds before a waiting thread sleeps
+// A pause is 40 to 140 cycles: some tens of microseconds before a waiting thread sleeps.
+#define SPINS 600
 #define THREADS_MAX 1024
 
 struct worker {
@@ -74,10 +75,12 @@ static uint32_t drain(struct fg_pool *p, int worker)
     uint64_t t = atomic_load_explicit(&p->ticket, memory_order_acquire);
     for (;;) {
         uint32_t item = (uint32_t)t;
-        fg_job_fn fn = atomic_load_explicit(&p->fn, memory_order_relaxed);
-        void *ctx = atomic_load_explicit(&p->ctx, memory_order_relaxed);
-        if (item == CLOSED || item >= atomic_load_explicit(&p->n_items, memory_order_relaxed))
-            return n;
+        // Acquire: whoever saw a field of the next job has seen the ticket closed before it, and
+        // the exchange below fails.
+        fg_job_fn fn = atomic_load_explicit(&p->fn, memory_order_acquire);
+        void *ctx = atomic_load_explicit(&p->ctx, memory_order_acquire);
+        uint32_t n_items = atomic_load_explicit(&p->n_items, memory_order_acquire);
+        if (item == CLOSED || item >= n_items) return n;
         if (!atomic_compare_exchange_weak_explicit(&p->ticket, &t, t + 1, memory_order_acq_rel,
                                                    memory_order_acquire))
             continue;
@@ -129,16 +132,22 @@ int fg_pool_new(struct fg_pool **out, int n_threads, struct fg_error *err)
         free(p);
         return fg_fail_memory(err, "threads", (uint64_t)n_threads * sizeof *p->workers);
     }
+    // Workers take no signals: Ctrl-C must interrupt the thread that reads the terminal.
+    sigset_t all, old;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &old);
     for (int i = 1; i < n_threads; i++) {
         struct worker *w = &p->workers[i];
         *w = (struct worker){.pool = p, .index = i};
-        int e = pthread_create(&w->thread, NULL, worker_main, w);
-        if (e) {
-            fg_pool_free(p);
-            return fg_fail(err, FG_ERESOURCE, "threads", NULL, "start of a thread", NULL,
-                           "thread %d of %d could not be started", i + 1, n_threads);
-        }
+        if (pthread_create(&w->thread, NULL, worker_main, w) != 0) break;
         p->n_started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (p->n_started < n_threads - 1) {
+        int started = p->n_started;
+        fg_pool_free(p);
+        return fg_fail(err, FG_ERESOURCE, "threads", NULL, "start of a thread", NULL,
+                       "thread %d of %d could not be started", started + 2, n_threads);
     }
     *out = p;
     return 0;

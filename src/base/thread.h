@@ -13,8 +13,8 @@ struct fg_pool; // opaque
 // 0 is the caller.
 typedef void (*fg_job_fn)(void *ctx, int64_t item, int worker);
 
-// n_threads >= 1 including the caller; n_threads - 1 are started. Errors: FG_ERESOURCE; *out is
-// then NULL.
+// n_threads >= 1 including the caller; n_threads - 1 are started, with all signals blocked. Errors:
+// FG_EINPUT (below 1 or above 1024), FG_ERESOURCE; *out is then NULL.
 int fg_pool_new(struct fg_pool **out, int n_threads, struct fg_error *err);
 void fg_pool_free(struct fg_pool *pool); // joins; NULL is fine
 int fg_pool_threads(const struct fg_pool *pool);
