@@ -146,7 +146,7 @@ CASES = {
         edit=interval_layout,
     ),
     "b": dict(
-        about="hybrid, explicit layer kinds, first full, last linear; large epsilon; old rotary layout",
+        about="hybrid, listed layer kinds, first full, last linear; large epsilon; old fields",
         family="qwen3_5",
         dtype=BF16,
         edit=old_rope_layout,
@@ -492,7 +492,7 @@ def margin(logits):
 
 
 def logits_recurrent(model, tokens):
-    """The whole prompt in one call, by the step form of the delta rule instead of the chunked one."""
+    """The whole prompt in one call, by the step form of the delta rule, not the chunked one."""
     chunk = modeling_qwen3_5.torch_chunk_gated_delta_rule
     modeling_qwen3_5.torch_chunk_gated_delta_rule = (
         modeling_qwen3_5.torch_recurrent_gated_delta_rule
@@ -547,18 +547,21 @@ def draw_prompt(oracle, spec, vocab, rng):
 # Intermediate results that are recorded, [rows, values] F32 each; N is the layer. `rows` (F32 too)
 # says which rows.
 TAPS = """
-embed                         embedding rows
-layers.N.attn_norm            after input_layernorm
-layers.N.q_rope k_rope v      full attention: heads after norm and rotary; values
-layers.N.attn_gated           full attention: output times the sigmoid of its gate, before o_proj
-layers.N.gdn_q gdn_k gdn_v    linear attention: after convolution and SiLU, before l2
-layers.N.gdn_decay gdn_beta   linear attention: exp(g) and beta per value head
-layers.N.gdn_out              linear attention: output of the recurrence per value head
-layers.N.gdn_norm             linear attention: after the gated norm, before out_proj
-layers.N.mixer_out            the mixer's output, before the residual
-layers.N.mlp_norm mlp_out     after post_attention_layernorm; the MLP's output
-layers.N.out                  the layer's output: the residual stream
-final_norm                    input of the head
+embed                                 embedding rows
+layers.N.attn_norm                    after input_layernorm
+layers.N.q_proj k_proj v              full attention: projections (queries and gates by head)
+layers.N.q_rope k_rope                full attention: heads after norm and rotary
+layers.N.attn_o attn_gated            full attention: before and after the output gate
+layers.N.gdn_qkv gdn_z gdn_b gdn_a    linear attention: projections
+layers.N.gdn_conv                     linear attention: after convolution and SiLU
+layers.N.gdn_q gdn_k                  linear attention: unit heads, the query scaled
+layers.N.gdn_alpha gdn_beta           linear attention: exp(g), beta per value head
+layers.N.gdn_o gdn_norm               linear attention: recurrence, and after its gated norm
+layers.N.mixer_out mid                the mixer's output, and the residual with it
+layers.N.mlp_norm                     after post_attention_layernorm
+layers.N.mlp_gate mlp_up mlp_act      MLP: projections, and their gated product
+layers.N.mlp_out layer_out            MLP's output, and the residual with it
+final_norm                            input of the head
 """
 
 
@@ -569,56 +572,53 @@ def record_taps(model, tokens):
     def put(name, value):
         key = name if layer_now[0] is None else f"layers.{layer_now[0]}.{name}"
         assert key not in taps, key
-        taps[key] = (
-            value.detach().reshape(len(tokens), -1)[TAP_ROWS].to(torch.float32).numpy().copy()
-        )
+        rows = value.detach().reshape(len(tokens), -1)[TAP_ROWS]
+        taps[key] = rows.to(torch.float32).numpy().copy()
 
     def output(name):
         return lambda module, args, out: put(name, out[0] if isinstance(out, tuple) else out)
 
+    def input(name):
+        return lambda module, args: put(name, args[0])
+
     def enter(index):
-        def hook(module, args, kwargs=None):
+        def hook(module, args):
             layer_now[0] = index
 
         return hook
 
     def leave(module, args, out):
-        put("out", out[0] if isinstance(out, tuple) else out)
+        output("layer_out")(module, args, out)
         layer_now[0] = None
 
     text = model.model
-    hooks = [
-        text.embed_tokens.register_forward_hook(output("embed")),
-        text.norm.register_forward_hook(output("final_norm")),
-    ]
+    outputs = [(text.embed_tokens, "embed"), (text.norm, "final_norm")]
+    inputs = []
+    hooks = []
     for index, layer in enumerate(text.layers):
-        mixer = layer.linear_attn if hasattr(layer, "linear_attn") else layer.self_attn
-        hooks += [
-            layer.register_forward_pre_hook(enter(index)),
-            layer.register_forward_hook(leave),
-            layer.input_layernorm.register_forward_hook(output("attn_norm")),
-            layer.post_attention_layernorm.register_forward_hook(output("mlp_norm")),
-            layer.mlp.register_forward_hook(output("mlp_out")),
-            mixer.register_forward_hook(output("mixer_out")),
-        ]
+        hooks.append(layer.register_forward_pre_hook(enter(index)))
+        hooks.append(layer.register_forward_hook(leave))
+        mlp = layer.mlp
+        outputs += [(layer.input_layernorm, "attn_norm")]
+        outputs += [(layer.post_attention_layernorm, "mlp_norm"), (mlp, "mlp_out")]
+        outputs += [(mlp.gate_proj, "mlp_gate"), (mlp.up_proj, "mlp_up")]
+        inputs += [(layer.post_attention_layernorm, "mid"), (mlp.down_proj, "mlp_act")]
         if hasattr(layer, "self_attn"):
-            hooks += [
-                mixer.v_proj.register_forward_hook(output("v")),
-                mixer.o_proj.register_forward_pre_hook(
-                    lambda module, args: put("attn_gated", args[0])
-                ),
-            ]
+            mixer = layer.self_attn
+            outputs += [(mixer.q_proj, "q_proj"), (mixer.k_proj, "k_proj"), (mixer.v_proj, "v")]
+            inputs += [(mixer.o_proj, "attn_gated")]
         else:
-            hooks += [
-                mixer.out_proj.register_forward_pre_hook(
-                    lambda module, args: put("gdn_norm", args[0])
-                )
-            ]
+            mixer = layer.linear_attn
+            outputs += [(mixer.in_proj_qkv, "gdn_qkv"), (mixer.in_proj_z, "gdn_z")]
+            outputs += [(mixer.in_proj_b, "gdn_b"), (mixer.in_proj_a, "gdn_a")]
+            inputs += [(mixer.out_proj, "gdn_norm")]
+        outputs += [(mixer, "mixer_out")]
+    hooks += [module.register_forward_hook(output(name)) for module, name in outputs]
+    hooks += [module.register_forward_pre_hook(input(name)) for module, name in inputs]
 
-    rotary, chunk = (
-        modeling_qwen3_5.apply_rotary_pos_emb,
-        modeling_qwen3_5.torch_chunk_gated_delta_rule,
-    )
+    library = modeling_qwen3_5
+    replaced = ("apply_rotary_pos_emb", "eager_attention_forward", "torch_chunk_gated_delta_rule")
+    rotary, eager, chunk = (getattr(library, name) for name in replaced)
 
     def rotary_tapped(*args, **kwargs):
         q, k = rotary(*args, **kwargs)
@@ -626,35 +626,33 @@ def record_taps(model, tokens):
         put("k_rope", k[0].transpose(0, 1))
         return q, k
 
-    def chunk_tapped(query, key, value, g, beta, **kwargs):
-        for name, x in (
-            ("gdn_q", query),
-            ("gdn_k", key),
-            ("gdn_v", value),
-            ("gdn_decay", g.exp()),
-            ("gdn_beta", beta),
-        ):
-            put(name, x)
-        out = chunk(query, key, value, g=g, beta=beta, **kwargs)
-        put("gdn_out", out[0])
+    def eager_tapped(*args, **kwargs):
+        out = eager(*args, **kwargs)
+        put("attn_o", out[0])
         return out
 
-    modeling_qwen3_5.apply_rotary_pos_emb, modeling_qwen3_5.torch_chunk_gated_delta_rule = (
-        rotary_tapped,
-        chunk_tapped,
-    )
+    def chunk_tapped(query, key, value, g, beta, **kwargs):
+        put("gdn_conv", torch.cat([x.flatten(2) for x in (query, key, value)], dim=-1))
+        put("gdn_q", library.l2norm(query) * query.shape[-1] ** -0.5)
+        put("gdn_k", library.l2norm(key))
+        put("gdn_alpha", g.exp())
+        put("gdn_beta", beta)
+        out = chunk(query, key, value, g=g, beta=beta, **kwargs)
+        put("gdn_o", out[0])
+        return out
+
     try:
+        for name, tapped in zip(replaced, (rotary_tapped, eager_tapped, chunk_tapped)):
+            setattr(library, name, tapped)
         logits_of(model, tokens)
     finally:
-        modeling_qwen3_5.apply_rotary_pos_emb, modeling_qwen3_5.torch_chunk_gated_delta_rule = (
-            rotary,
-            chunk,
-        )
+        for name, plain in zip(replaced, (rotary, eager, chunk)):
+            setattr(library, name, plain)
         for hook in hooks:
             hook.remove()
     n_linear = sum(hasattr(layer, "linear_attn") for layer in text.layers)
-    n_full = len(text.layers) - n_linear
-    assert len(taps) == 2 + 5 * len(text.layers) + 7 * n_linear + 4 * n_full, sorted(taps)
+    n_layers = len(text.layers)
+    assert len(taps) == 2 + 9 * n_layers + 11 * n_linear + 7 * (n_layers - n_linear), sorted(taps)
     return taps | {"rows": np.array(TAP_ROWS, dtype=np.float32)}
 
 
