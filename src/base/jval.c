@@ -363,5 +363,6 @@ const struct fg_jval *fg_jval_get(const struct fg_jval *object, const char *key)
 
 bool fg_jval_is(const struct fg_jval *v, const char *s)
 {
-    return v && v->kind == FG_JSTRING && v->n == strlen(s) && !memcmp(v->text, s, v->n);
+    return v && v->kind == FG_JSTRING && v->n == strlen(s) &&
+           (v->n == 0 || !memcmp(v->text, s, v->n));
 }

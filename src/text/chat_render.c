@@ -488,10 +488,15 @@ int fg_chat_render(struct fg_buf *out, struct fg_chat_segments *segments,
     if (segments) segments->n = 0;
     int rc;
     if ((rc = take(&r, &r.messages, input->messages, FG_JARRAY, "messages", "an array")) ||
-        (rc = take(&r, &r.tools, input->tools, FG_JARRAY, "tools", "an array")) ||
         (rc = take(&r, &r.kwargs, input->kwargs, FG_JOBJECT, "kwargs", "an object")))
         goto done;
-    if (r.tools && r.tools->n == 0) r.tools = NULL;
+    // The templates ignore what is no list; only a string's letters would pass as tools.
+    if (input->tools && input->tools->kind == FG_JSTRING && input->tools->n > 0) {
+        rc = wrong_kind(&r, "tools", "an array", input->tools);
+        goto done;
+    }
+    if (input->tools && input->tools->kind == FG_JARRAY && input->tools->n > 0)
+        r.tools = input->tools;
     r.vision_ids = fg_chat_truth(kwarg(&r, "add_vision_id"));
     rc = r.rules->chatml ? render_chatml(&r) : render_qwen(&r);
     if (!rc && out->failed) rc = fg_fail_memory(err, "chat template", out->len);

@@ -39,7 +39,7 @@ int fg_chat_template_load(enum fg_chat_variant *out, bool *official, const char 
 
 // What is rendered. Pointers may be NULL: absent.
 //   messages  array of {role, content, reasoning_content, tool_calls}
-//   tools     array of tool objects, printed as they are; null and empty mean none
+//   tools     array of tool objects, printed as they are; null, empty and an object mean none
 //   kwargs    object: add_generation_prompt, enable_thinking, preserve_thinking,
 //             reasoning_effort, add_vision_id; others are ignored. A key with null is not the same
 //             as no key.
