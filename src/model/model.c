@@ -1,0 +1,146 @@
+// model/model.c: opening a model from a checkpoint directory or a GGUF file.
+#include "model/model.h"
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/json.h"
+#include "format/safetensors.h"
+#include <stdlib.h>
+#include <string.h>
+
+#define CONFIG_BYTES_MAX (16u << 20)
+#define DIGEST_EDGE_BYTES 4096u
+
+static bool dtype_of(enum fg_st_dtype t, enum fg_dtype *out)
+{
+    switch (t) {
+    case FG_ST_F32: *out = FG_F32; return true;
+    case FG_ST_F16: *out = FG_F16; return true;
+    case FG_ST_BF16: *out = FG_BF16; return true;
+    default: return false;
+    }
+}
+
+static void of_safetensors(const struct fg_st_tensor *t, struct fg_tensor *out)
+{
+    *out = (struct fg_tensor){.name = t->name,
+                              .dtype_name = fg_st_dtype_name(t->dtype),
+                              .rank = t->rank,
+                              .data = t->data,
+                              .bytes = t->bytes,
+                              .file = t->file};
+    out->usable = dtype_of(t->dtype, &out->dtype);
+    _Static_assert(sizeof out->shape == sizeof t->shape, "same rank limit");
+    memcpy(out->shape, t->shape, sizeof out->shape);
+}
+
+static bool find_safetensors(const void *ctx, const char *name, struct fg_tensor *out)
+{
+    const struct fg_st_tensor *t = fg_checkpoint_find(ctx, name);
+    if (t) of_safetensors(t, out);
+    return t != NULL;
+}
+
+static void at_safetensors(const void *ctx, uint64_t i, struct fg_tensor *out)
+{
+    of_safetensors(fg_checkpoint_at(ctx, i), out);
+}
+
+static void make_digest(struct fg_model *m, const struct fg_tensor_source *src)
+{
+    struct fg_sha256 *h = fg_sha256_new();
+    if (!h) return; // an empty digest equals only itself
+    const struct fg_config *c = &m->config;
+    const int64_t extents[] = {c->family,      c->vocab,     c->hidden,     c->intermediate,
+                               c->n_layers,    c->n_heads,   c->n_kv_heads, c->head_dim,
+                               c->conv_kernel, c->n_k_heads, c->n_v_heads,  c->k_head_dim,
+                               c->v_head_dim,  c->rot};
+    fg_sha256_add(h, extents, sizeof extents);
+    fg_sha256_add(h, c->inv_freq, (uint64_t)c->rot / 2 * sizeof *c->inv_freq);
+    fg_sha256_add(h, c->is_linear, (uint64_t)c->n_layers * sizeof *c->is_linear);
+    for (uint64_t i = 0; i < src->count; i++) {
+        struct fg_tensor t;
+        src->at(src->ctx, i, &t);
+        uint64_t edge = t.bytes < DIGEST_EDGE_BYTES ? t.bytes : DIGEST_EDGE_BYTES;
+        fg_sha256_add(h, t.name, strlen(t.name) + 1);
+        fg_sha256_add(h, t.dtype_name, strlen(t.dtype_name) + 1);
+        fg_sha256_add(h, t.shape, sizeof t.shape);
+        fg_sha256_add(h, t.data, edge);
+        fg_sha256_add(h, (const uint8_t *)t.data + (t.bytes - edge), edge);
+    }
+    fg_sha256_end(h, m->digest);
+}
+
+static uint64_t mat_bytes(const struct fg_mat *w)
+{
+    return (uint64_t)w->n_out * (uint64_t)w->n_in * fg_dtype_bytes(w->dtype);
+}
+
+static void count_bytes(struct fg_model *m)
+{
+    const struct fg_weights *w = &m->weights;
+    m->weight_bytes = mat_bytes(&w->embed) + (m->config.tied ? 0 : mat_bytes(&w->head));
+    for (int64_t i = 0; i < m->config.n_layers; i++) {
+        const struct fg_layer *l = &w->layers[i];
+        const struct fg_mat *mats[] = {&l->q, &l->k, &l->v,   &l->o,    &l->qkv, &l->z,
+                                       &l->b, &l->a, &l->out, &l->gate, &l->up,  &l->down};
+        for (size_t j = 0; j < sizeof mats / sizeof mats[0]; j++)
+            m->weight_bytes += mat_bytes(mats[j]); // absent ones are 0 x 0
+    }
+}
+
+static int open_checkpoint(struct fg_model *m, const char *path, struct fg_json *config,
+                           struct fg_tensor_source *src, struct fg_error *err)
+{
+    char *config_path = fg_path_join(path, "config.json");
+    if (!config_path) return fg_fail_memory(err, "model", strlen(path));
+    int rc = fg_json_open(config, config_path, CONFIG_BYTES_MAX, err);
+    free(config_path);
+    if (rc) return rc;
+    rc = fg_config_parse(&m->config, config, &m->arena, err);
+    if (rc) return rc;
+    rc = fg_checkpoint_open(&m->checkpoint, path, err);
+    if (rc) return rc;
+    *src = (struct fg_tensor_source){.ctx = m->checkpoint,
+                                     .count = fg_checkpoint_count(m->checkpoint),
+                                     .find = find_safetensors,
+                                     .at = at_safetensors,
+                                     .path = m->path};
+    return 0;
+}
+
+int fg_model_open(struct fg_model **out, const char *path, bool strict, const struct fg_log *log,
+                  struct fg_error *err)
+{
+    struct fg_json config = {0};
+    struct fg_tensor_source src;
+    *out = NULL;
+    struct fg_model *m = calloc(1, sizeof *m);
+    if (!m) return fg_fail_memory(err, "model", sizeof *m);
+    fg_arena_init(&m->arena, 0);
+    m->path = strdup(path);
+    int rc = m->path ? 0 : fg_fail_memory(err, "model", strlen(path));
+    if (rc == 0) rc = open_checkpoint(m, path, &config, &src, err);
+    if (rc == 0) {
+        for (uint64_t i = 0; i < fg_checkpoint_n_warnings(m->checkpoint); i++)
+            fg_log_warn(log, "%s", fg_checkpoint_warning(m->checkpoint, i));
+        rc = fg_weights_bind(&m->weights, &m->config, &src, strict, log, &m->arena, &m->rest, err);
+    }
+    fg_json_close(&config);
+    if (rc) {
+        fg_model_close(m);
+        return rc;
+    }
+    make_digest(m, &src);
+    count_bytes(m);
+    *out = m;
+    return 0;
+}
+
+void fg_model_close(struct fg_model *m)
+{
+    if (!m) return;
+    fg_checkpoint_close(m->checkpoint);
+    fg_arena_free(&m->arena);
+    free(m->path);
+    free(m);
+}
