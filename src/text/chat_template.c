@@ -108,9 +108,9 @@ int fg_chat_variant_detect(enum fg_chat_variant *out, bool *official, const char
     if (n > 0 && by_marks(out, source, n)) return 0;
     char hex[FG_SHA256_HEX];
     fg_sha256_hex(source, n, hex);
-    fg_fail(err, FG_EINPUT, "chat template", NULL, NULL, "a template of " NAMES,
+    fg_fail(err, FG_EINPUT, "chat template", NULL, NULL, "the template of one of " NAMES,
             "another one, %zu bytes, SHA-256 %.12s...", n, hex);
-    fg_error_hint(err, "%s", HINT);
+    fg_error_hint(err, "--chat-template NAME uses one of them all the same");
     return FG_EINPUT;
 }
 
