@@ -63,7 +63,8 @@ static int check_text(const char *text, size_t n, const char *file, struct fg_er
             return fail_at(err, file, text, i, "JSON", "NaN, Infinity or another word");
         } else if (c == '.' && !(i + 1 < n && is_digit(text[i + 1]))) {
             return fail_at(err, file, text, i, "a digit after the decimal point", "none");
-        } else if (c == '-' && i + 2 < n && text[i + 1] == '0' && is_digit(text[i + 2])) {
+        } else if (c == '-' && i + 2 < n && text[i + 1] == '0' && is_digit(text[i + 2]) &&
+                   (i == 0 || (text[i - 1] != 'e' && text[i - 1] != 'E'))) { // 1e-05 is fine
             return fail_at(err, file, text, i, "JSON", "a number with a leading zero");
         }
         i += len;
