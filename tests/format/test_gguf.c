@@ -11,8 +11,8 @@
 #include "base/num.h"
 #include "format/gguf.h"
 #include "format/gguf_dequant.h"
-#include "support/gguf_build.h"
-#include "support/scratch.h"
+#include "gguf_build.h"
+#include "scratch.h"
 #include <math.h>
 
 static struct scratch tmp;
@@ -239,7 +239,7 @@ static void refuses_bad_files(void **state)
     gb_begin(&b), gb_u32(&b, "general.alignment", 0);
     refused(&b, "general.alignment");
     gb_begin(&b), gb_str(&b, "general.alignment", "32");
-    refused(&b, "one integer");
+    refused(&b, "found string");
 
     gb_begin(&b), gb_u32(&b, "twin", 1), gb_u32(&b, "twin", 1);
     refused(&b, "two");
@@ -345,8 +345,8 @@ int main(void)
         cmocka_unit_test(reads_tensors),         cmocka_unit_test(refuses_bad_files),
         cmocka_unit_test(refuses_bad_offsets),   cmocka_unit_test(refuses_every_truncation),
     };
-    scratch_open(&tmp);
+    scratch_make(&tmp);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_close(&tmp);
+    scratch_remove(&tmp);
     return failed;
 }

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "format/safetensors.h"
-#include "support/scratch.h"
+#include "scratch.h"
 #include <dirent.h>
 
 static struct scratch tmp;
@@ -348,8 +348,8 @@ int main(void)
         cmocka_unit_test(writes_what_it_reads), cmocka_unit_test(abort_leaves_nothing),
         cmocka_unit_test(index_is_checked),
     };
-    scratch_open(&tmp);
+    scratch_make(&tmp);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_close(&tmp);
+    scratch_remove(&tmp);
     return failed;
 }
