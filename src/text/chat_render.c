@@ -252,8 +252,9 @@ static const char *find_last(const char *s, size_t n, const char *mark)
     return NULL;
 }
 
-// Takes the thinking out of the content of a reply (13.5, "split the content"): what stands between
-// think marks becomes *thinking, untrimmed, and r->text becomes what follows the last close.
+// Takes the thinking out of the content of a reply (13.5, "split the content"): what stands before
+// the first close, after the last open there, becomes *thinking, untrimmed, and r->text becomes
+// what follows the last close. That text is not trimmed at its start again.
 static void split_thinking(struct render *r, struct range *thinking)
 {
     static const char OPEN[] = "<think>", CLOSE[] = "</think>";
@@ -263,12 +264,9 @@ static void split_thinking(struct render *r, struct range *thinking)
     const char *data = r->content.bytes->data, *s = data + r->text.from;
     const char *close = memmem(s, n, CLOSE, sizeof CLOSE - 1);
     if (!close) return;
-    const char *from = s, *to = close;
-    while (to > from && to[-1] == '\n')
-        to--;
-    const char *open = find_last(from, (size_t)(to - from), OPEN);
-    if (open) from = open + sizeof OPEN - 1;
-    *thinking = (struct range){(size_t)(from - data), (size_t)(to - data)};
+    const char *open = find_last(s, (size_t)(close - s), OPEN);
+    const char *from = open ? open + sizeof OPEN - 1 : s;
+    *thinking = (struct range){(size_t)(from - data), (size_t)(close - data)};
 
     close = find_last(s, n, CLOSE);
     r->text.from = (size_t)(close - data) + sizeof CLOSE - 1;
@@ -363,14 +361,10 @@ static int put_tool_calls(struct render *r, size_t message)
         return wrong_kind(r, field, "an array", calls);
     }
     if (calls->kind != FG_JARRAY) return 0;
-    // What follows the thinking is not trimmed again, but white space alone counts as no text.
-    size_t from = 0, to = 0;
-    if (r->text.from < r->text.to)
-        fg_chat_strip(r->content.bytes->data + r->text.from, r->text.to - r->text.from, &from, &to);
     for (size_t i = 0; i < calls->n; i++) {
         if (i > 0)
             fg_chat_mark(&r->out, "\n");
-        else if (from < to)
+        else if (r->text.from < r->text.to)
             fg_chat_mark(&r->out, "\n\n");
         int rc = put_tool_call(r, message, i, &calls->items[i]);
         if (rc) return rc;

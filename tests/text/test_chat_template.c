@@ -285,6 +285,9 @@ static void test_details(void **state)
            "{\"messages\":[{\"role\":\"tool\",\"content\":\"r\"},"
            "{\"role\":\"user\",\"content\":\"q\"}]}",
            "\n<tool_response>\nr\n</tool_response><|im_end|>\n" TURN);
+    // The opening mark alone is no tool response.
+    expect(FG_CHAT_QWEN36, "{\"messages\":[{\"role\":\"user\",\"content\":\"<tool_response>\"}]}",
+           "<|im_start|>user\n<tool_response><|im_end|>\n");
     // An open without a close is text; a close without an open ends thinking from the start.
     expect(FG_CHAT_QWEN36,
            "{\"messages\":[{\"role\":\"user\",\"content\":\"q\"},"
