@@ -11,8 +11,8 @@
 #include "base/num.h"
 #include "format/gguf.h"
 #include "format/gguf_dequant.h"
-#include "gguf_build.h"
-#include "scratch.h"
+#include "support/gguf_build.h"
+#include "support/scratch.h"
 #include <math.h>
 
 static struct scratch tmp;
@@ -345,8 +345,8 @@ int main(void)
         cmocka_unit_test(reads_tensors),         cmocka_unit_test(refuses_bad_files),
         cmocka_unit_test(refuses_bad_offsets),   cmocka_unit_test(refuses_every_truncation),
     };
-    scratch_make(&tmp);
+    scratch_open(&tmp);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_remove(&tmp);
+    scratch_close(&tmp);
     return failed;
 }

@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "format/npy.h"
-#include "scratch.h"
+#include "support/scratch.h"
 
 static struct scratch tmp;
 
@@ -200,8 +200,8 @@ int main(void)
         cmocka_unit_test(reads_other_writers), cmocka_unit_test(refuses_bad_files),
         cmocka_unit_test(stream_is_counted),
     };
-    scratch_make(&tmp);
+    scratch_open(&tmp);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_remove(&tmp);
+    scratch_close(&tmp);
     return failed;
 }

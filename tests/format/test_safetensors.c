@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "format/safetensors.h"
-#include "scratch.h"
+#include "support/scratch.h"
 #include <dirent.h>
 
 static struct scratch tmp;
@@ -348,8 +348,8 @@ int main(void)
         cmocka_unit_test(writes_what_it_reads), cmocka_unit_test(abort_leaves_nothing),
         cmocka_unit_test(index_is_checked),
     };
-    scratch_make(&tmp);
+    scratch_open(&tmp);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
-    scratch_remove(&tmp);
+    scratch_close(&tmp);
     return failed;
 }

@@ -1,4 +1,4 @@
-// tests/gguf_build.h: builds small GGUF files in memory. A test changes bytes of the result
+// tests/support/gguf_build.h: builds small GGUF files in memory. A test changes bytes of the result
 // to make bad ones.
 #ifndef FG_TESTS_GGUF_BUILD_H
 #define FG_TESTS_GGUF_BUILD_H
