@@ -1,0 +1,310 @@
+// api/engine.c: opening an engine, and the text side of it.
+#include "api/engine.h"
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/jval.h"
+#include "base/progress.h"
+#include "format/gguf.h"
+#include "model/import.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void forward_line(void *ctx, enum fg_log_level level, const char *line)
+{
+    const struct forge_engine *e = ctx;
+    e->log_fn(e->log_ctx, (enum forge_log_level)level, line);
+}
+
+// Directory: tokenizer.json and the template's file. A directory without tokenizer is a bare
+// checkpoint: remembered, reported when text is asked for.
+static int open_text_of_dir(struct forge_engine *e, const char *dir, struct fg_error *err)
+{
+    char *path = fg_path_join(dir, "tokenizer.json");
+    if (!path) return fg_fail_memory(err, "tokenizer", strlen(dir));
+    bool has = fg_file_exists(path);
+    if (!has) {
+        fg_fail(&e->no_tok, FG_EINPUT, "tokenizer", path, NULL, NULL, "no such file");
+    } else {
+        int rc = fg_tokenizer_open(&e->tok, dir, &e->log, err);
+        if (rc) {
+            free(path);
+            return rc;
+        }
+    }
+    free(path);
+    bool official = true;
+    e->has_template = fg_chat_template_load(&e->variant, &official, dir, &e->no_template) == 0;
+    if (e->has_template && !official)
+        fg_log_warn(&e->log, "%s: the chat template differs from the official one; rendering as %s",
+                    dir, fg_chat_variant_name(e->variant));
+    return 0;
+}
+
+static int open_text_of_gguf(struct forge_engine *e, const char *path, struct fg_error *err)
+{
+    const struct fg_gguf *gguf = fg_import_gguf(e->model->import);
+    int rc = fg_tokenizer_open_gguf(&e->tok, gguf, err);
+    if (rc) return rc;
+    const char *text = NULL;
+    size_t n = 0;
+    bool official = true;
+    if (!fg_import_chat_template(e->model->import, &text, &n)) {
+        fg_fail(&e->no_template, FG_EINPUT, "chat template", path, "tokenizer.chat_template",
+                "a template", "no such key");
+        return 0;
+    }
+    e->has_template = fg_chat_variant_detect(&e->variant, &official, text, n, &e->no_template) == 0;
+    if (e->has_template && !official)
+        fg_log_warn(&e->log, "%s: the chat template differs from the official one; rendering as %s",
+                    path, fg_chat_variant_name(e->variant));
+    return 0;
+}
+
+static int check_vocabulary(const struct forge_engine *e, const char *path, struct fg_error *err)
+{
+    int64_t size = fg_tokenizer_size(e->tok), vocab = e->model->config.vocab;
+    if (size <= vocab) return 0;
+    char expected[64];
+    snprintf(expected, sizeof expected, "at most %lld tokens (vocab_size)", (long long)vocab);
+    return fg_fail(err, FG_EINPUT, "tokenizer", path, "vocabulary", expected, "%lld",
+                   (long long)size);
+}
+
+int forge_engine_open(struct forge_engine **out, const struct forge_engine_options *o,
+                      struct fg_error *err)
+{
+    double start = fg_clock();
+    *out = NULL;
+    if (!o->model || !o->model[0])
+        return fg_fail(err, FG_EINPUT, "model", NULL, NULL, NULL, "no model was named");
+    struct forge_engine *e = calloc(1, sizeof *e);
+    if (!e) return fg_fail_memory(err, "engine", sizeof *e);
+    e->numerics = o->numerics;
+    e->log_fn = o->log;
+    e->log_ctx = o->log_ctx;
+    if (o->log)
+        e->log = (struct fg_log){
+            .level = (enum fg_log_level)o->log_level, .sink = forward_line, .ctx = e};
+    int rc = fg_kernels_get(&e->kernels, o->isa, err);
+    if (rc == 0)
+        rc = fg_pool_new(&e->pool, o->threads > 0 ? o->threads : fg_threads_default(), err);
+    if (rc == 0) rc = fg_model_open(&e->model, o->model, o->strict, &e->log, err);
+    if (rc == 0 && o->model_only)
+        fg_fail(&e->no_tok, FG_EINPUT, "tokenizer", NULL, NULL, NULL,
+                "the engine was opened without one");
+    if (rc == 0 && !o->model_only)
+        rc = e->model->import ? open_text_of_gguf(e, o->model, err)
+                              : open_text_of_dir(e, o->model, err);
+    if (rc == 0 && e->tok) rc = check_vocabulary(e, o->model, err);
+    if (rc == 0 && o->chat_template) {
+        rc = fg_chat_variant_by_name(&e->variant, o->chat_template, err);
+        e->has_template = rc == 0;
+    }
+    if (rc) {
+        forge_engine_close(e);
+        return rc;
+    }
+    e->load_seconds = fg_clock() - start;
+    fg_log_info(&e->log, "%s: %s, %lld layers, %s kernels, %d threads, %s numerics", o->model,
+                fg_family_name(e->model->config.family), (long long)e->model->config.n_layers,
+                e->kernels->isa, fg_pool_threads(e->pool),
+                e->numerics == FORGE_FAST ? "fast" : "exact");
+    *out = e;
+    return 0;
+}
+
+void forge_engine_close(struct forge_engine *e)
+{
+    if (!e) return;
+    fg_tokenizer_free(e->tok);
+    fg_model_close(e->model);
+    fg_pool_free(e->pool);
+    free(e);
+}
+
+void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *out)
+{
+    const struct fg_config *c = &e->model->config;
+    *out = (struct forge_engine_info){
+        .family = fg_family_name(c->family),
+        .isa = e->kernels->isa,
+        .threads = fg_pool_threads(e->pool),
+        .numerics = e->numerics,
+        .chat_template = e->has_template ? fg_chat_variant_name(e->variant) : NULL,
+        .tokenizer = e->tok ? fg_tokenizer_kind(e->tok) : NULL,
+        .vocab = c->vocab,
+        .hidden = c->hidden,
+        .n_layers = c->n_layers,
+        .n_linear_layers = c->n_linear,
+        .n_full_layers = c->n_full,
+        .max_positions = c->max_positions,
+        .parameters = fg_config_parameters(c),
+        .weight_bytes = e->model->weight_bytes,
+        .state_bytes = fg_config_state_bytes(c) + fg_config_conv_bytes(c),
+        .kv_bytes_per_position = fg_config_kv_bytes_per_position(c),
+        .load_seconds = e->load_seconds,
+    };
+}
+
+int forge_isa_count(void)
+{
+    int n;
+    fg_kernels_levels(&n);
+    return n;
+}
+
+const char *forge_isa_name(int i)
+{
+    int n;
+    const struct fg_kernels *const *levels = fg_kernels_levels(&n);
+    return i >= 0 && i < n ? levels[i]->isa : NULL;
+}
+
+int forge_threads_default(void)
+{
+    return fg_threads_default();
+}
+
+int forge_need_tokenizer(const struct forge_engine *e, struct fg_error *err)
+{
+    if (e->tok) return 0;
+    if (err) *err = e->no_tok;
+    return e->no_tok.code;
+}
+
+int forge_tokenize(const struct forge_engine *e, const char *text, size_t n_bytes, bool special,
+                   int32_t **ids, size_t *n, struct fg_error *err)
+{
+    struct fg_ids out = {0};
+    *ids = NULL;
+    *n = 0;
+    int rc = forge_need_tokenizer(e, err);
+    if (rc) return rc;
+    rc = fg_tokenizer_encode(e->tok, NULL, text, n_bytes, special ? 0 : FG_TOK_PLAIN, &out, err);
+    if (rc) {
+        fg_ids_free(&out);
+        return rc;
+    }
+    *ids = out.data;
+    *n = out.n;
+    return 0;
+}
+
+// Hands the buffer's memory over; an empty one becomes an empty string.
+static int give(struct fg_buf *b, char **text, size_t *n, struct fg_error *err)
+{
+    if (!b->data) fg_buf_add(b, "", 0);
+    if (b->failed) {
+        fg_buf_free(b);
+        return fg_fail_memory(err, "text", b->len);
+    }
+    *text = b->data;
+    *n = b->len;
+    return 0;
+}
+
+int forge_detokenize(const struct forge_engine *e, const int32_t *ids, size_t n, bool skip_special,
+                     char **text, size_t *n_bytes, struct fg_error *err)
+{
+    struct fg_buf b = {0};
+    *text = NULL;
+    *n_bytes = 0;
+    int rc = forge_need_tokenizer(e, err);
+    if (rc == 0)
+        rc = fg_tokenizer_decode(e->tok, ids, n, skip_special ? FG_TOK_SKIP_SPECIAL : 0, &b, err);
+    if (rc) {
+        fg_buf_free(&b);
+        return rc;
+    }
+    return give(&b, text, n_bytes, err);
+}
+
+// kwargs of the request, then the caller's over them, then add_generation_prompt unless somebody
+// set it.
+static struct fg_jval merge_kwargs(struct fg_arena *arena, const struct fg_jval *of_request,
+                                   const struct fg_jval *of_caller, bool *failed)
+{
+    size_t n = 1 + (of_request ? of_request->n : 0) + (of_caller ? of_caller->n : 0), used = 0;
+    struct fg_jmember *members = fg_arena_alloc(arena, n, sizeof *members);
+    *failed = members == NULL;
+    if (!members) return fg_jval_object(NULL, 0);
+    members[used++] = fg_jmember_of("add_generation_prompt", fg_jval_bool(true));
+    const struct fg_jval *sources[] = {of_request, of_caller};
+    for (size_t s = 0; s < 2; s++) {
+        for (size_t i = 0; sources[s] && i < sources[s]->n; i++) {
+            const struct fg_jmember *m = &sources[s]->members[i];
+            size_t at = 0;
+            while (at < used && (members[at].key_n != m->key_n ||
+                                 memcmp(members[at].key, m->key, m->key_n) != 0))
+                at++;
+            members[at] = *m;
+            if (at == used) used++;
+        }
+    }
+    return fg_jval_object(members, used);
+}
+
+static int need_object(const struct fg_jval *v, const char *name, struct fg_error *err)
+{
+    if (!v || v->kind == FG_JOBJECT) return 0;
+    return fg_fail(err, FG_EINPUT, "chat", NULL, name, "an object", "another value");
+}
+
+int forge_render_chat(const struct forge_engine *e, const char *json, size_t n_json,
+                      const char *kwargs_json, char **text, size_t *n_bytes, struct fg_error *err)
+{
+    struct fg_jdoc doc = {0}, extra = {0};
+    struct fg_buf b = {0};
+    *text = NULL;
+    *n_bytes = 0;
+    if (!e->has_template) {
+        if (err) *err = e->no_template;
+        return e->no_template.code ? e->no_template.code
+                                   : fg_fail(err, FG_EINPUT, "chat template", NULL, NULL, NULL,
+                                             "the engine was opened without one");
+    }
+    int rc = fg_jdoc_parse(&doc, json, n_json, "messages", err);
+    if (rc == 0 && kwargs_json)
+        rc = fg_jdoc_parse(&extra, kwargs_json, strlen(kwargs_json), "template arguments", err);
+    struct fg_chat_input in = {0};
+    const struct fg_jval *of_request = NULL;
+    if (rc == 0 && doc.root.kind == FG_JOBJECT) {
+        in.messages = fg_jval_get(&doc.root, "messages");
+        in.tools = fg_jval_get(&doc.root, "tools");
+        of_request = fg_jval_get(&doc.root, "chat_template_kwargs");
+        rc = need_object(of_request, "chat_template_kwargs", err);
+    } else if (rc == 0) {
+        in.messages = &doc.root;
+    }
+    if (rc == 0 && kwargs_json) rc = need_object(&extra.root, "template arguments", err);
+    if (rc == 0) {
+        bool failed;
+        struct fg_jval kwargs =
+            merge_kwargs(&doc.arena, of_request, kwargs_json ? &extra.root : NULL, &failed);
+        in.kwargs = &kwargs;
+        rc = failed ? fg_fail_memory(err, "chat", n_json)
+                    : fg_chat_render(&b, NULL, e->variant, &in, err);
+    }
+    fg_jdoc_free(&extra);
+    fg_jdoc_free(&doc);
+    if (rc) {
+        fg_buf_free(&b);
+        return rc;
+    }
+    return give(&b, text, n_bytes, err);
+}
+
+int forge_encode_chat(const struct forge_engine *e, const char *json, size_t n_json,
+                      const char *kwargs_json, int32_t **ids, size_t *n, struct fg_error *err)
+{
+    char *text;
+    size_t n_bytes;
+    *ids = NULL;
+    *n = 0;
+    int rc = forge_render_chat(e, json, n_json, kwargs_json, &text, &n_bytes, err);
+    if (rc) return rc;
+    rc = forge_tokenize(e, text, n_bytes, true, ids, n, err);
+    free(text);
+    return rc;
+}

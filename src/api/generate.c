@@ -1,0 +1,202 @@
+// api/generate.c: prompt, draw, decode, stop. The loop that every caller shares.
+#include "api/engine.h"
+#include "base/buf.h"
+#include "base/progress.h"
+#include "spec/random.h"
+#include "spec/sampler.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *forge_finish_name(enum forge_finish f)
+{
+    static const char *const names[] = {"stop", "length", "context", "cancelled"};
+    return names[f];
+}
+
+// Text that has been decoded but may still turn into a stop string is held back.
+struct stream {
+    struct fg_tok_stream decode;
+    struct fg_buf held;
+    const char *const *stop;
+    size_t n_stop;
+    bool stopped;
+};
+
+// Looks for a stop string in what is held; returns how many bytes may be given out now.
+static size_t settle(struct stream *s)
+{
+    size_t first = s->held.len, keep = 0;
+    for (size_t i = 0; i < s->n_stop; i++) {
+        size_t m = strlen(s->stop[i]);
+        if (m == 0) continue;
+        for (size_t at = 0; at < s->held.len; at++) {
+            size_t n = s->held.len - at < m ? s->held.len - at : m;
+            if (memcmp(s->held.data + at, s->stop[i], n) != 0) continue;
+            if (n == m) {
+                s->stopped = true;
+                if (at < first) first = at;
+            } else if (s->held.len - at > keep) {
+                keep = s->held.len - at;
+            }
+            break; // the earliest match of this string decides
+        }
+    }
+    return s->stopped ? first : s->held.len - keep;
+}
+
+static void drop_front(struct fg_buf *b, size_t n)
+{
+    if (n == 0) return; // an empty buffer has no memory
+    memmove(b->data, b->data + n, b->len - n + 1);
+    b->len -= n;
+}
+
+// Pushes a token's text (or, with id -1, the end of the stream) and tells the caller.
+static int deliver(struct stream *s, int32_t id, const float *logits,
+                   const struct forge_generate_options *o, int *cancelled, struct fg_error *err)
+{
+    int rc = id < 0 ? fg_tok_stream_flush(&s->decode, &s->held, err)
+                    : fg_tok_stream_push(&s->decode, id, &s->held, err);
+    if (rc) return rc;
+    if (s->held.failed) return fg_fail_memory(err, "text", s->held.len);
+    size_t n = settle(s);
+    if (id < 0 && !s->stopped) n = s->held.len; // what could have become a stop string did not
+    if (id < 0 && n == 0) return 0;
+    if (o->on_token && o->on_token(o->ctx, id, n ? s->held.data : "", n, logits) != 0)
+        *cancelled = 1;
+    drop_front(&s->held, n);
+    return 0;
+}
+
+// Keeps the longest prefix of ids that the session holds, but leaves the last token to be run: its
+// logits are needed.
+static int64_t keep_prefix(struct forge_session *s, const int32_t *ids, int64_t n)
+{
+    int64_t common = forge_session_common_prefix(s, ids, n);
+    if (common == n) common = n - 1;
+    if (!fg_session_rewind(s->run, common)) {
+        fg_session_rewind(s->run, 0);
+        common = 0;
+    }
+    return common;
+}
+
+static int decode_loop(struct forge_session *s, struct fg_sampler *sampler, struct stream *text,
+                       float *logits, const struct forge_generate_options *o,
+                       struct forge_generate_result *r, struct fg_error *err)
+{
+    const struct fg_tokenizer *tok = s->engine->tok;
+    int cancelled = 0, rc;
+    r->finish = FORGE_FINISH_LENGTH;
+    for (;;) {
+        int64_t pos = fg_session_pos(s->run);
+        int32_t id = fg_sampler_draw(sampler, logits, pos);
+        r->generated_tokens++;
+        fg_sampler_accept(sampler, id);
+        if (!o->ignore_stop_tokens && fg_tokenizer_is_stop(tok, id)) {
+            r->finish = FORGE_FINISH_STOP;
+            return 0;
+        }
+        // Padding rows of the head have no token: they decode to nothing.
+        const char *bytes;
+        size_t n;
+        if (fg_tokenizer_token(tok, id, &bytes, &n)) {
+            rc = deliver(text, id, logits, o, &cancelled, err);
+            if (rc) return rc;
+        } else if (o->on_token && o->on_token(o->ctx, id, "", 0, logits) != 0) {
+            cancelled = 1;
+        }
+        if (text->stopped) r->finish = FORGE_FINISH_STOP;
+        if (text->stopped) return 0;
+        if (cancelled) r->finish = FORGE_FINISH_CANCELLED;
+        if (cancelled || r->generated_tokens >= o->max_tokens) return 0;
+        if (pos + 1 > fg_session_capacity(s->run)) {
+            r->finish = FORGE_FINISH_CONTEXT;
+            return 0;
+        }
+        rc = fg_session_run(s->run, &id, 1, logits, 1, NULL, NULL, err);
+        if (rc) return rc;
+    }
+}
+
+int forge_generate(struct forge_session *s, const int32_t *ids, int64_t n,
+                   const struct forge_generate_options *o, struct forge_generate_result *r,
+                   struct fg_error *err)
+{
+    const int64_t vocab = s->engine->model->config.vocab;
+    struct fg_sampler *sampler = NULL;
+    struct stream text = {.stop = o->stop, .n_stop = o->n_stop};
+    *r = (struct forge_generate_result){.prompt_tokens = n};
+    int rc = forge_need_tokenizer(s->engine, err);
+    if (rc) return rc;
+    if (n < 1)
+        return fg_fail(err, FG_EINPUT, "generate", NULL, "prompt", "at least one token", "none");
+    if (o->max_tokens < 1)
+        return fg_fail(err, FG_EINPUT, "generate", NULL, "tokens", "at least 1", "%lld",
+                       (long long)o->max_tokens);
+    if (n > fg_session_capacity(s->run)) {
+        char expected[64];
+        snprintf(expected, sizeof expected, "at most %lld tokens (the context)",
+                 (long long)fg_session_capacity(s->run));
+        return fg_fail(err, FG_EINPUT, "generate", NULL, "prompt", expected, "%lld", (long long)n);
+    }
+    float *logits = malloc((size_t)vocab * sizeof *logits);
+    if (!logits) return fg_fail_memory(err, "logits", (uint64_t)vocab * sizeof *logits);
+    rc = fg_sampler_new(&sampler, &o->sampling, vocab, err);
+    if (rc) goto out;
+    fg_tok_stream_init(&text.decode, s->engine->tok, o->keep_special ? 0 : FG_TOK_SKIP_SPECIAL);
+
+    double start = fg_clock();
+    r->cached_tokens = keep_prefix(s, ids, n);
+    rc = fg_session_run(s->run, ids + r->cached_tokens, n - r->cached_tokens, logits, 1,
+                        o->progress, o->ctx, err);
+    r->prompt_seconds = fg_clock() - start;
+    if (rc) goto out;
+    fg_sampler_prompt(sampler, ids, n);
+
+    start = fg_clock();
+    rc = decode_loop(s, sampler, &text, logits, o, r, err);
+    if (rc == 0 && !text.stopped) {
+        int ignored = 0;
+        rc = deliver(&text, -1, NULL, o, &ignored, err);
+    }
+    r->generate_seconds = fg_clock() - start;
+out:
+    fg_buf_free(&text.held);
+    fg_sampler_free(sampler);
+    free(logits);
+    return rc;
+}
+
+void forge_logprobs(const float *logits, int64_t vocab, const int32_t *ids, size_t n, double *out)
+{
+    double max = -INFINITY, sum = 0;
+    for (int64_t i = 0; i < vocab; i++) {
+        if ((double)logits[i] > max) max = logits[i];
+    }
+    for (int64_t i = 0; i < vocab; i++) {
+        if (!isnan(logits[i])) sum += fg_exp_neg((double)logits[i] - max);
+    }
+    double ln_sum = fg_ln(sum);
+    for (size_t i = 0; i < n; i++)
+        out[i] = (double)logits[ids[i]] - max - ln_sum;
+}
+
+void forge_top_ids(const float *logits, int64_t vocab, int32_t k, int32_t *ids)
+{
+    int32_t n = 0; // insertion into a sorted list: k is small
+    for (int32_t id = 0; id < vocab; id++) {
+        if (isnan(logits[id])) continue;
+        int32_t at = n;
+        while (at > 0 && logits[id] > logits[ids[at - 1]])
+            at--;
+        if (at >= k) continue;
+        int32_t last = n < k ? n++ : k - 1;
+        memmove(ids + at + 1, ids + at, (size_t)(last - at) * sizeof *ids);
+        ids[at] = id;
+    }
+    while (n < k)
+        ids[n++] = 0;
+}
