@@ -268,15 +268,18 @@ static void compare_with_reference(const struct fixture *f)
     struct fg_state state;
     new_state(&state, &f->model->config, N_TOKENS);
     float *logits = new_logits(f);
+    double worst = 0;
     forward(f, &r, &state, N_TOKENS, logits);
     for (uint64_t i = 0; i < f->rows.n; i++) {
         const float *got = logits + rows[i] * V;
         const float *want = (const float *)f->logits.data + (int64_t)i * V;
         double error = row_error(got, want, V);
+        worst = error > worst ? error : worst;
         if (!(error <= TOLERANCE) || argmax(got, V) != argmax(want, V))
             fail_msg("%s, row %d: relative L2 %.3g, top-1 %lld, reference %lld", f->dir, rows[i],
                      error, (long long)argmax(got, V), (long long)argmax(want, V));
     }
+    print_message("%s: relative L2 at most %.2g\n", strrchr(f->dir, '/') + 1, worst);
     free(logits);
     free_state(&state, &f->model->config);
 }
@@ -556,7 +559,8 @@ static void test_mrope_section(void **unused)
     scratch_close(&s);
 }
 
-int main(void)
+// An argument selects tests by name, as tests/mutation/run.sh does.
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_reference),     cmocka_unit_test(test_taps),
@@ -564,5 +568,6 @@ int main(void)
         cmocka_unit_test(test_fewer_logits),  cmocka_unit_test(test_fast_mode),
         cmocka_unit_test(test_mrope_section),
     };
+    if (argc > 1) cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
