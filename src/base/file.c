@@ -239,6 +239,7 @@ int fg_atomic_open(struct fg_atomic *f, const char *path, struct fg_error *err)
 {
     struct stat st;
     *f = (struct fg_atomic){.fd = -1};
+    if (!path[0]) return fg_fail_errno(err, path, "create", ENOENT);
     bool replaces = stat(path, &st) == 0;
     // A rename would put a file where /dev/null was.
     if (replaces && !S_ISREG(st.st_mode))
