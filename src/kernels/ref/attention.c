@@ -58,6 +58,6 @@ uint64_t fg_attn_scratch_bytes(int64_t T, int64_t G, int64_t D)
     (void)T; // rows are taken FG_ATTN_ROWS at a time whatever their number
     (void)G;
     uint64_t stride = ((uint64_t)D + 15) / 16 * 16;
-    uint64_t floats = FG_ATTN_ROWS * stride + 2 * FG_ATTN_ROWS + FG_ATTN_TILE * FG_ATTN_BLOCK;
+    uint64_t floats = FG_ATTN_ROWS * (2 * stride + 2) + FG_ATTN_TILE * FG_ATTN_BLOCK;
     return floats * sizeof(float);
 }

@@ -15,6 +15,8 @@
 // Below the first, x * exp(x) rounds to zero; above the second, exp(x) overflows.
 #define FG_EXP_MIN (-110.0f)
 #define FG_EXP_MAX 89.0f
+// sigmoid(x) rounds to 1 above this.
+#define FG_SIGMOID_ONE 20.0f
 #define FG_LOG2E 0x1.715476p+0f
 // 1.5 * 2^23: adding it rounds to an integer, which then stands in the low bits.
 #define FG_ROUND_MAGIC 12582912.0f
@@ -87,13 +89,24 @@ static inline float fg_exp_f32(float x)
     return fg_scale(p, n);
 }
 
-// y / (1 + exp(-x)) as y / (1 + e) or y * e / (1 + e) with e = exp(-|x|). The power of two of
-// e in the numerator is applied last, so a subnormal result is rounded only there.
+// y / (1 + exp(-x)) as y / (1 + e) or y * e / (1 + e) with e = exp(-|x|). The roundings of
+// 1 + e and y * e are made good by one Newton step on the quotient, and the power of two of e in
+// the numerator is applied last, so a subnormal result is rounded only there.
 static inline float fg_times_sigmoid(float y, float x)
 {
     float p;
     int32_t n = fg_exp_parts(&p, -fabsf(x));
-    float q = (x < 0.0f ? y * p : y) / (1.0f + fg_scale(p, n));
+    float e = fg_scale(p, n);
+    float d = 1.0f + e;
+    float d_rest = e - (d - 1.0f);
+    float inverse = 1.0f / d;
+    float numerator = x < 0.0f ? y * p : y;
+    float q = numerator * inverse;
+    float rest = fmaf(-q, d, numerator);
+    rest = fmaf(-q, d_rest, rest);
+    rest += x < 0.0f ? fmaf(y, p, -numerator) : 0.0f;
+    q = fmaf(rest, inverse, q);
+    q = x > FG_SIGMOID_ONE ? y : q; // also keeps infinity out of the Newton step
     return x < 0.0f ? fg_scale(q, n) : q;
 }
 

@@ -1,0 +1,18 @@
+#include "kernels/avx2/vector.h"
+#include "kernels/levels.h"
+
+void fg_fill_vector_avx2(struct fg_kernels *k)
+{
+    k->rms_norm = fg_rms_norm_avx2;
+    k->rms_norm_gated = fg_rms_norm_gated_avx2;
+    k->l2_norm = fg_l2_norm_avx2;
+    k->add = fg_add_avx2;
+    k->silu_mul = fg_silu_mul_avx2;
+    k->sigmoid_mul = fg_sigmoid_mul_avx2;
+    k->rope = fg_rope_avx2;
+    k->conv_silu = fg_conv_silu_avx2;
+    k->deltanet = fg_deltanet_avx2;
+    k->deltanet_gates = fg_deltanet_gates_avx2;
+    k->attention = fg_attention_avx2;
+    k->argmax = fg_argmax_avx2;
+}
