@@ -77,6 +77,11 @@ static char *amount(char *out, size_t cap, const struct fg_progress *p, uint64_t
     return out;
 }
 
+static char *bytes_per_s(char *out, size_t cap, double rate)
+{
+    return fg_format_bytes(out, cap, rate < 0x1p63 ? (uint64_t)rate : UINT64_MAX);
+}
+
 // "12/30, 4.1/s, 4.4 s left"
 static void describe(const struct fg_progress *p, double now, char *out, size_t cap)
 {
@@ -87,7 +92,7 @@ static void describe(const struct fg_progress *p, double now, char *out, size_t 
     if (p->done > 0 && elapsed > 0) {
         if (p->unit == FG_PROGRESS_BYTES) {
             char b[32];
-            snprintf(rate, sizeof rate, ", %s/s", fg_format_bytes(b, sizeof b, (uint64_t)per_s));
+            snprintf(rate, sizeof rate, ", %s/s", bytes_per_s(b, sizeof b, per_s));
         } else {
             snprintf(rate, sizeof rate, ", %.3g/s", per_s);
         }
@@ -114,8 +119,7 @@ static void draw(struct fg_progress *p, double now)
     int cols = ioctl(fileno(p->out), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0 ? ws.ws_col : 80;
     char bar[23] = "";
     if (p->total && cols >= 70) {
-        int full = (int)((double)p->done / (double)p->total * 20);
-        full = full < 0 ? 0 : full > 20 ? 20 : full;
+        int full = p->done < p->total ? (int)((double)p->done / (double)p->total * 20) : 20;
         bar[0] = '[';
         memset(bar + 1, ' ', 20);
         memset(bar + 1, '#', (size_t)full);
@@ -158,7 +162,7 @@ void fg_progress_end(struct fg_progress *p, bool ok)
             char b[32];
             if (p->unit == FG_PROGRESS_BYTES)
                 snprintf(rate, sizeof rate, " (%s/s)",
-                         fg_format_bytes(b, sizeof b, (uint64_t)((double)p->done / elapsed)));
+                         bytes_per_s(b, sizeof b, (double)p->done / elapsed));
             else
                 snprintf(rate, sizeof rate, " (%.3g/s)", (double)p->done / elapsed);
         }
