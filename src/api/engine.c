@@ -46,15 +46,18 @@ static int open_text_of_gguf(struct forge_engine *e, const char *path, struct fg
     const struct fg_gguf *gguf = fg_import_gguf(e->model->import);
     int rc = fg_tokenizer_open_gguf(&e->tok, gguf, err);
     if (rc) return rc;
-    const char *text = NULL;
-    size_t n = 0;
+    struct fg_buf text = {0};
     bool official = true;
-    if (!fg_import_chat_template(e->model->import, &text, &n)) {
+    rc = fg_import_chat_template(e->model->import, &text, err);
+    if (rc) return rc;
+    if (text.len == 0) {
         fg_fail(&e->no_template, FG_EINPUT, "chat template", path, "tokenizer.chat_template",
                 "a template", "no such key");
         return 0;
     }
-    e->has_template = fg_chat_variant_detect(&e->variant, &official, text, n, &e->no_template) == 0;
+    e->has_template =
+        fg_chat_variant_detect(&e->variant, &official, text.data, text.len, &e->no_template) == 0;
+    fg_buf_free(&text);
     if (e->has_template && !official)
         fg_log_warn(&e->log, "%s: the chat template differs from the official one; rendering as %s",
                     path, fg_chat_variant_name(e->variant));

@@ -1,9 +1,13 @@
 // model/model.c: opening a model from a checkpoint directory or a GGUF file.
 #include "model/model.h"
+#include "base/buf.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "format/gguf.h"
 #include "format/safetensors.h"
+#include "base/progress.h"
+#include "model/import.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,6 +47,43 @@ static bool find_safetensors(const void *ctx, const char *name, struct fg_tensor
 static void at_safetensors(const void *ctx, uint64_t i, struct fg_tensor *out)
 {
     of_safetensors(fg_checkpoint_at(ctx, i), out);
+}
+
+// A GGUF's tensors in HF's names and order; `data` holds those that had to be made (quantized,
+// permuted, undone).
+struct gguf_source {
+    const struct fg_import *import;
+    const void **data; // [count]
+};
+
+static void of_gguf(const struct gguf_source *g, uint64_t i, struct fg_tensor *out)
+{
+    const struct fg_import_tensor *t = fg_import_at(g->import, i);
+    *out = (struct fg_tensor){.name = t->name,
+                              .dtype_name = fg_gguf_type_name(t->source_type),
+                              .usable = true,
+                              .dtype = t->dtype,
+                              .rank = t->rank,
+                              .data = g->data[i],
+                              .bytes = t->rows * t->cols * fg_dtype_bytes(t->dtype),
+                              .file = fg_gguf_path(fg_import_gguf(g->import))};
+    memcpy(out->shape, t->shape, sizeof t->shape);
+}
+
+static bool find_gguf(const void *ctx, const char *name, struct fg_tensor *out)
+{
+    const struct gguf_source *g = ctx;
+    for (uint64_t i = 0; i < fg_import_count(g->import); i++) {
+        if (strcmp(fg_import_at(g->import, i)->name, name) != 0) continue;
+        of_gguf(g, i, out);
+        return true;
+    }
+    return false;
+}
+
+static void at_gguf(const void *ctx, uint64_t i, struct fg_tensor *out)
+{
+    of_gguf(ctx, i, out);
 }
 
 static void make_digest(struct fg_model *m, const struct fg_tensor_source *src)
@@ -88,18 +129,20 @@ static void count_bytes(struct fg_model *m)
     }
 }
 
-static int open_checkpoint(struct fg_model *m, const char *path, struct fg_json *config,
+static int open_checkpoint(struct fg_model *m, const struct fg_log *log, struct fg_json *config,
                            struct fg_tensor_source *src, struct fg_error *err)
 {
-    char *config_path = fg_path_join(path, "config.json");
-    if (!config_path) return fg_fail_memory(err, "model", strlen(path));
+    char *config_path = fg_path_join(m->path, "config.json");
+    if (!config_path) return fg_fail_memory(err, "model", strlen(m->path));
     int rc = fg_json_open(config, config_path, CONFIG_BYTES_MAX, err);
     free(config_path);
     if (rc) return rc;
     rc = fg_config_parse(&m->config, config, &m->arena, err);
     if (rc) return rc;
-    rc = fg_checkpoint_open(&m->checkpoint, path, err);
+    rc = fg_checkpoint_open(&m->checkpoint, m->path, err);
     if (rc) return rc;
+    for (uint64_t i = 0; i < fg_checkpoint_n_warnings(m->checkpoint); i++)
+        fg_log_warn(log, "%s", fg_checkpoint_warning(m->checkpoint, i));
     *src = (struct fg_tensor_source){.ctx = m->checkpoint,
                                      .count = fg_checkpoint_count(m->checkpoint),
                                      .find = find_safetensors,
@@ -108,23 +151,92 @@ static int open_checkpoint(struct fg_model *m, const char *path, struct fg_json 
     return 0;
 }
 
+// Quantized tensors become FP32 in memory, which is for looking at a file; import it first to run
+// it lean.
+static int expand_gguf(struct fg_model *m, struct gguf_source *g, const struct fg_log *log,
+                       struct fg_error *err)
+{
+    uint64_t count = fg_import_count(g->import), expanded = 0;
+    g->data = fg_arena_alloc(&m->arena, count, sizeof *g->data);
+    if (!g->data) return fg_fail_memory(err, "model", count * sizeof *g->data);
+    for (uint64_t i = 0; i < count; i++) {
+        const struct fg_import_tensor *t = fg_import_at(g->import, i);
+        g->data[i] = t->data;
+        if (t->data) continue;
+        uint64_t bytes = t->rows * t->cols * fg_dtype_bytes(t->dtype);
+        void *made = fg_arena_alloc(&m->arena, bytes, 1);
+        if (!made) return fg_fail_memory(err, t->name, bytes);
+        int rc = fg_import_read(g->import, t, 0, t->rows, t->dtype, made, err);
+        if (rc) return rc;
+        g->data[i] = made;
+        expanded += bytes;
+    }
+    char text[32];
+    if (expanded > 0)
+        fg_log_info(log, "%s: %s of tensors were expanded in memory; `forge import` avoids that",
+                    m->path, fg_format_bytes(text, sizeof text, expanded));
+    return 0;
+}
+
+static int open_gguf(struct fg_model *m, const struct fg_log *log, struct fg_json *config,
+                     struct fg_tensor_source *src, struct fg_error *err)
+{
+    struct fg_buf text = {0};
+    int rc = fg_import_open(&m->import, m->path, err);
+    if (rc) return rc;
+    for (uint64_t i = 0; i < fg_import_n_warnings(m->import); i++)
+        fg_log_warn(log, "%s", fg_import_warning(m->import, i));
+    rc = fg_import_config(m->import, NULL, &text, err);
+    if (rc == 0) rc = fg_json_parse(config, text.data, text.len, m->path, err);
+    if (rc == 0) rc = fg_config_parse(&m->config, config, &m->arena, err);
+    fg_buf_free(&text);
+    if (rc) return rc;
+    struct gguf_source *g = fg_arena_alloc(&m->arena, 1, sizeof *g);
+    if (!g) return fg_fail_memory(err, "model", sizeof *g);
+    g->import = m->import;
+    rc = expand_gguf(m, g, log, err);
+    *src = (struct fg_tensor_source){.ctx = g,
+                                     .count = fg_import_count(m->import),
+                                     .find = find_gguf,
+                                     .at = at_gguf,
+                                     .path = m->path};
+    return rc;
+}
+
+// A regular file must be a GGUF; everything else is treated as a directory, whose reader explains
+// what is missing.
+static int is_gguf(const char *path, bool *out, struct fg_error *err)
+{
+    struct fg_map map;
+    *out = false;
+    if (!fg_file_exists(path)) return 0;
+    int rc = fg_map_open(&map, path, err);
+    if (rc) return rc;
+    *out = fg_map_holds(&map, 0, 4) && memcmp(map.data, "GGUF", 4) == 0;
+    fg_map_close(&map);
+    if (!*out)
+        rc = fg_fail(err, FG_EINPUT, "model", path, NULL, "a checkpoint directory or a GGUF file",
+                     "another file");
+    return rc;
+}
+
 int fg_model_open(struct fg_model **out, const char *path, bool strict, const struct fg_log *log,
                   struct fg_error *err)
 {
     struct fg_json config = {0};
     struct fg_tensor_source src;
+    bool gguf = false;
     *out = NULL;
     struct fg_model *m = calloc(1, sizeof *m);
     if (!m) return fg_fail_memory(err, "model", sizeof *m);
     fg_arena_init(&m->arena, 0);
     m->path = strdup(path);
-    int rc = m->path ? 0 : fg_fail_memory(err, "model", strlen(path));
-    if (rc == 0) rc = open_checkpoint(m, path, &config, &src, err);
-    if (rc == 0) {
-        for (uint64_t i = 0; i < fg_checkpoint_n_warnings(m->checkpoint); i++)
-            fg_log_warn(log, "%s", fg_checkpoint_warning(m->checkpoint, i));
+    int rc = m->path ? is_gguf(path, &gguf, err) : fg_fail_memory(err, "model", strlen(path));
+    if (rc == 0)
+        rc = gguf ? open_gguf(m, log, &config, &src, err)
+                  : open_checkpoint(m, log, &config, &src, err);
+    if (rc == 0)
         rc = fg_weights_bind(&m->weights, &m->config, &src, strict, log, &m->arena, &m->rest, err);
-    }
     fg_json_close(&config);
     if (rc) {
         fg_model_close(m);
@@ -140,6 +252,7 @@ void fg_model_close(struct fg_model *m)
 {
     if (!m) return;
     fg_checkpoint_close(m->checkpoint);
+    fg_import_close(m->import);
     fg_arena_free(&m->arena);
     free(m->path);
     free(m);

@@ -13,7 +13,6 @@ struct fg_model {
     struct fg_weights weights;
     struct fg_weights_rest rest;
     char *path;
-    char *kind;      // "safetensors" or "gguf"
     char digest[65]; // SHA-256 over the config's extents, tensor names, shapes, dtypes and ends of
                      // data: tells models apart for saved sessions; not an integrity check
     uint64_t weight_bytes; // of the text model's tensors
