@@ -425,9 +425,10 @@ uint32_t fg_gguf_version(const struct fg_gguf *g)
     return g->version;
 }
 
-uint64_t fg_gguf_file_bytes(const struct fg_gguf *g)
+const uint8_t *fg_gguf_bytes(const struct fg_gguf *g, uint64_t *bytes)
 {
-    return g->map.bytes;
+    *bytes = g->map.bytes;
+    return g->map.data;
 }
 
 uint64_t fg_gguf_alignment(const struct fg_gguf *g)

@@ -89,7 +89,8 @@ void fg_gguf_close(struct fg_gguf *g); // NULL is fine; ends every pointer hande
 
 const char *fg_gguf_path(const struct fg_gguf *g);
 uint32_t fg_gguf_version(const struct fg_gguf *g);
-uint64_t fg_gguf_file_bytes(const struct fg_gguf *g);
+// The whole mapped file.
+const uint8_t *fg_gguf_bytes(const struct fg_gguf *g, uint64_t *bytes);
 uint64_t fg_gguf_alignment(const struct fg_gguf *g);
 
 uint64_t fg_gguf_n_kvs(const struct fg_gguf *g);

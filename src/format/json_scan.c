@@ -7,6 +7,11 @@ size_t fg_utf8_valid_bytes(const char *s, size_t n)
 {
     size_t i = 0;
     while (i < n) {
+        uint64_t word; // eight ASCII bytes at a time where they are
+        while (n - i >= 8 && (memcpy(&word, s + i, 8), !(word & 0x8080808080808080u))) {
+            i += 8;
+        }
+        if (i == n) break;
         bool valid;
         size_t step = fg_utf8_step((const unsigned char *)s + i, n - i, &valid, NULL);
         if (!valid) break;
@@ -38,9 +43,14 @@ int fg_scan_begin(struct fg_scan *s, const char *text, size_t n, const char *wha
                    (unsigned)(unsigned char)text[good]);
 }
 
+static bool is_space(char c)
+{
+    return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
 char fg_scan_peek(struct fg_scan *s)
 {
-    while (s->at < s->n && memchr(" \t\n\r", s->text[s->at], 4)) {
+    while (s->at < s->n && is_space(s->text[s->at])) {
         s->at++;
     }
     return s->at < s->n ? s->text[s->at] : '\0';
