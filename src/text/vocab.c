@@ -155,11 +155,17 @@ static uint64_t hash_bytes(uint64_t seed, const char *s, size_t n)
     return mix(mix(h ^ w));
 }
 
-static uint32_t find_slot(const struct fg_vocab *v, const char *bytes, size_t n, bool literal)
+// The slot of the entry with these bytes, or the empty one where it belongs. *tag gets the part of
+// the hash that a slot remembers, which spares most looks at other entries.
+static uint32_t find_slot(const struct fg_vocab *v, const char *bytes, size_t n, bool literal,
+                          uint32_t *tag)
 {
-    uint32_t i = (uint32_t)hash_bytes(v->seed, bytes, n) & v->slot_mask;
-    for (; v->slots[i] != FG_VOCAB_NONE; i = (i + 1) & v->slot_mask) {
-        const struct fg_vocab_token *t = &v->tokens[v->slots[i]];
+    uint64_t h = hash_bytes(v->seed, bytes, n);
+    uint32_t i = (uint32_t)h & v->slot_mask;
+    *tag = (uint32_t)(h >> 32);
+    for (; v->slots[i].token != FG_VOCAB_NONE; i = (i + 1) & v->slot_mask) {
+        if (v->slots[i].tag != *tag) continue;
+        const struct fg_vocab_token *t = &v->tokens[v->slots[i].token];
         if (t->n_bytes == n && t->literal == literal && !memcmp(v->blob.data + t->at, bytes, n)) {
             break;
         }
@@ -169,7 +175,8 @@ static uint32_t find_slot(const struct fg_vocab *v, const char *bytes, size_t n,
 
 uint32_t fg_vocab_find(const struct fg_vocab *v, const char *bytes, size_t n, bool literal)
 {
-    return v->slots[find_slot(v, bytes, n, literal)];
+    uint32_t tag;
+    return v->slots[find_slot(v, bytes, n, literal, &tag)].token;
 }
 
 // Smallest power of two with room for n entries at a load of at most a half; NULL filled.
@@ -260,11 +267,11 @@ int fg_vocab_seal(struct fg_vocab *v, uint64_t n_merges, struct fg_error *err)
         const struct fg_vocab_token *t = &v->tokens[i];
         if (!t->base) continue;
         const char *bytes = v->blob.data + t->at;
-        uint32_t slot = find_slot(v, bytes, t->n_bytes, t->literal);
-        if (v->slots[slot] != FG_VOCAB_NONE) {
+        uint32_t tag, slot = find_slot(v, bytes, t->n_bytes, t->literal, &tag);
+        if (v->slots[slot].token != FG_VOCAB_NONE) {
             return fail_id(v, err, "vocabulary entry", bytes, t->n_bytes, "one id", t->id);
         }
-        v->slots[slot] = i;
+        v->slots[slot] = (struct fg_vocab_slot){i, tag};
     }
     uint32_t n_added = 0;
     for (uint32_t i = 0; i < v->n_tokens; i++) {

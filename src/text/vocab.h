@@ -47,6 +47,11 @@ struct fg_merge {
     uint32_t result;
 };
 
+struct fg_vocab_slot {
+    uint32_t token; // index; FG_VOCAB_NONE: empty
+    uint32_t tag;   // of its bytes' hash
+};
+
 struct fg_vocab {
     const char *file; // for errors; the caller's, needed until the last merge is added
     struct fg_buf blob;
@@ -54,7 +59,7 @@ struct fg_vocab {
     uint32_t n_tokens, cap_tokens;
     struct fg_vocab_added *added;
     uint32_t n_added, cap_added;
-    uint32_t *slots; // token index by bytes of the model's vocabulary, open addressing
+    struct fg_vocab_slot *slots; // the model's vocabulary by bytes, open addressing
     uint32_t slot_mask;
     struct fg_merge *merges; // by pair, open addressing
     uint32_t merge_mask;
