@@ -4,7 +4,7 @@
 #include "kernels/levels.h"
 #include <pthread.h>
 #include <string.h>
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
 #include <cpuid.h>
 #endif
 
@@ -25,7 +25,7 @@ static struct fg_kernels *add_level(const char *isa)
     return k;
 }
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
 struct features {
     bool avx2, avx512, avx512bf16;
 };
@@ -95,7 +95,7 @@ static void build(void)
     struct fg_kernels *k = add_level("ref");
     fg_fill_dense_ref(k);
     fg_fill_vector_ref(k);
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
     struct features f = detect();
     if (f.avx2) {
         k = add_level("avx2");

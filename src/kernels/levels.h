@@ -10,7 +10,7 @@
 void fg_fill_dense_ref(struct fg_kernels *k);
 void fg_fill_vector_ref(struct fg_kernels *k);
 
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
 void fg_fill_dense_avx2(struct fg_kernels *k);
 void fg_fill_vector_avx2(struct fg_kernels *k);
 void fg_fill_dense_avx512(struct fg_kernels *k);
