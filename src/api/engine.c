@@ -144,6 +144,7 @@ void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *o
         .max_positions = c->max_positions,
         .parameters = fg_config_parameters(c),
         .weight_bytes = e->model->weight_bytes,
+        .token_bytes = e->model->token_bytes,
         .state_bytes = fg_config_state_bytes(c) + fg_config_conv_bytes(c),
         .kv_bytes_per_position = fg_config_kv_bytes_per_position(c),
         .load_seconds = e->load_seconds,

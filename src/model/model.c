@@ -119,14 +119,15 @@ static uint64_t mat_bytes(const struct fg_mat *w)
 static void count_bytes(struct fg_model *m)
 {
     const struct fg_weights *w = &m->weights;
-    m->weight_bytes = mat_bytes(&w->embed) + (m->config.tied ? 0 : mat_bytes(&w->head));
+    m->token_bytes = mat_bytes(&w->head);
     for (int64_t i = 0; i < m->config.n_layers; i++) {
         const struct fg_layer *l = &w->layers[i];
         const struct fg_mat *mats[] = {&l->q, &l->k, &l->v,   &l->o,    &l->qkv, &l->z,
                                        &l->b, &l->a, &l->out, &l->gate, &l->up,  &l->down};
         for (size_t j = 0; j < sizeof mats / sizeof mats[0]; j++)
-            m->weight_bytes += mat_bytes(mats[j]); // absent ones are 0 x 0
+            m->token_bytes += mat_bytes(mats[j]); // absent ones are 0 x 0
     }
+    m->weight_bytes = m->token_bytes + (m->config.tied ? 0 : mat_bytes(&w->embed));
 }
 
 static int open_checkpoint(struct fg_model *m, const struct fg_log *log, struct fg_json *config,

@@ -15,7 +15,8 @@ struct fg_model {
     char *path;
     char digest[65]; // SHA-256 over the config's extents, tensor names, shapes, dtypes and ends of
                      // data: tells models apart for saved sessions; not an integrity check
-    uint64_t weight_bytes; // of the text model's tensors
+    uint64_t weight_bytes; // of the text model's matrices
+    uint64_t token_bytes;  // of these, read per decoded token: all but an untied embedding
     struct fg_arena arena; // small vectors; tensors that a GGUF import had to change
     struct fg_checkpoint *checkpoint;
     struct fg_import *import;
