@@ -17,7 +17,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <math.h>
+#include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 
 enum { V = 12, H = 32, F = 48, NQ = 4, NKV = 2, D = 8 };            // attention, all architectures
 enum { NK = 2, R = 3, NV = NK * R, DK = 4, DV = 5, K = 4, C = 46 }; // DeltaNet; C = 2*NK*DK + NV*DV
@@ -872,6 +874,33 @@ static void values_out_of_range(void **state)
     fg_import_close(imp);
 }
 
+// A file system that takes no more: the job fails and leaves nothing.
+static void failing_writes(void **state)
+{
+    (void)state;
+    struct gguf_build b;
+    struct fg_error err = {0};
+    struct rlimit old, small;
+    build_dense(&b, "llama", 2);
+    struct fg_import *imp = opened(&b);
+    struct fg_import_options options = {.dtype = FG_IMPORT_F32};
+    char dir[512];
+    strcpy(dir, scratch_path(&tmp, "limited"));
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    for (rlim_t bytes = 300; bytes < 50000; bytes += 2500) {
+        small = (struct rlimit){bytes, old.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        int rc = fg_import_write(imp, dir, &options, &err);
+        setrlimit(RLIMIT_FSIZE, &old);
+        assert_int_not_equal(rc, 0);
+        assert_int_equal(count_files(dir), 0);
+    }
+    assert_int_equal(fg_import_write(imp, dir, &options, &err), 0);
+    expect_written(imp, dir, options.dtype);
+    fg_import_close(imp);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -880,7 +909,7 @@ int main(void)
         cmocka_unit_test(rotary_divisors),     cmocka_unit_test(texts),
         cmocka_unit_test(bad_tokenizers),      cmocka_unit_test(files_that_do_not_fit),
         cmocka_unit_test(writes_checkpoints),  cmocka_unit_test(directory_rules),
-        cmocka_unit_test(values_out_of_range),
+        cmocka_unit_test(values_out_of_range), cmocka_unit_test(failing_writes),
     };
     scratch_open(&tmp);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
