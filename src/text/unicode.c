@@ -93,7 +93,7 @@ bool fg_is_word(uint32_t c)
 // Characters that take part in normalization but were assigned after Unicode 9: combining marks,
 // and composites with their parts' last member. They are starters that compose with nothing here.
 // Found by comparing the HF library's NFC with Unicode 18 over all marks and all composites
-// (tests/reference/make_nfc_frozen.py).
+// (tests/reference/make_tokenizer_nfc.py).
 static const struct {
     uint32_t first, last;
 } frozen[] = {
