@@ -60,7 +60,7 @@ void fg_checkpoint_close(struct fg_checkpoint *c); // NULL is fine; ends every p
 uint64_t fg_checkpoint_count(const struct fg_checkpoint *c);
 // i < count; ordered by file name, then by place in the file.
 const struct fg_st_tensor *fg_checkpoint_at(const struct fg_checkpoint *c, uint64_t i);
-// NULL when there is none of that name.
+// By binary search; NULL when there is none of that name.
 const struct fg_st_tensor *fg_checkpoint_find(const struct fg_checkpoint *c, const char *name);
 
 uint64_t fg_checkpoint_n_files(const struct fg_checkpoint *c);

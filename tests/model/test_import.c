@@ -690,6 +690,14 @@ static void files_that_do_not_fit(void **state)
     assert_int_equal(try_open(&b, &imp, &err), FG_EINPUT);
     build_dense(&b, "llama", 1), put_plain(&b, "blk.0.attn_q.bias", 9, 0, NQ * D);
     assert_int_equal(try_open(&b, &imp, &err), FG_EINPUT);
+    static const uint64_t three[] = {3}, four[] = {4};
+    static const float divisors[] = {1, 1, 0, 8};
+    build_dense(&b, "llama", 1), gb_tensor(&b, "rope_freqs.weight", FG_GGML_F32, 1, three, NULL);
+    assert_int_equal(try_open(&b, &imp, &err), FG_EINPUT);
+    build_dense(&b, "llama", 1);
+    gb_tensor(&b, "rope_freqs.weight", FG_GGML_F32, 1, four, divisors);
+    assert_int_equal(try_open(&b, &imp, &err), FG_EINPUT);
+    assert_non_null(strstr(err.expected, "positive"));
     static const int32_t uneven[] = {2, 4};
     build_dense(&b, "qwen3", 1), gb_i32s(&b, "qwen3.attention.key_length", uneven, 2);
     assert_int_equal(try_open(&b, &imp, &err), FG_EINPUT);
