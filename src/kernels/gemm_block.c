@@ -1,9 +1,16 @@
 // kernels/gemm_block.c: cache blocking of the exact GEMMs. No arithmetic here; it is in the tiles.
 #include "kernels/gemm_block.h"
 
+#define NR_MAX 6 // of any level's tiles: a block's last tile takes room for a whole one
+
 static int64_t min_i64(int64_t a, int64_t b)
 {
     return a < b ? a : b;
+}
+
+static int64_t ceil_div(int64_t a, int64_t b)
+{
+    return (a + b - 1) / b;
 }
 
 // Elements of one part of k, a multiple of 16; n itself where one part will do.
@@ -26,7 +33,7 @@ uint64_t fg_gemm_scratch_bytes(int64_t n, int64_t T)
     if (T <= FG_GEMM_T_DIRECT) return 0;
     int64_t floats = FG_GEMM_ROWS * panel_stride(n); // monotone, so that the largest n serves all
     if (n > FG_GEMM_K_WHOLE)
-        floats = FG_GEMM_ROWS * (panel_stride(FG_GEMM_K_PART) + FG_GEMM_T_BLOCK * 16);
+        floats = FG_GEMM_ROWS * (panel_stride(FG_GEMM_K_PART) + (FG_GEMM_T_BLOCK + NR_MAX) * 16);
     return (uint64_t)floats * sizeof(float);
 }
 
@@ -42,24 +49,29 @@ static void gemm_direct(const struct fg_gemm_tiles *tiles, enum fg_dtype type, f
         for (int64_t g = 0, t = 0; g < n_groups; g++) { // groups of nearly equal size
             int cols = (int)((T - t + n_groups - g - 1) / (n_groups - g));
             tiles->tile[type](y + t * ldy + r, ldy, w + r * row_bytes, row_bytes, rows, x + t * ldx,
-                              ldx, cols, n, NULL, true, true);
+                              ldx, cols, n);
             t += cols;
         }
     }
 }
 
-// Rows [r0, r1) of the panel times `T` rows of x over one part of k.
-static void panel_times_x(const struct fg_gemm_tiles *tiles, float *y, int64_t ldy,
-                          const float *panel, int64_t stride, int64_t n_rows, const float *x,
-                          int64_t ldx, int64_t T, int64_t part, float *carry, bool first, bool last)
+// One panel, of n_rows weight rows and one part of k, times T >= nr rows of x: the first nr rows of
+// x meet the weights as they come from memory and leave them widened for the others.
+static void gemm_part(const struct fg_gemm_tiles *tiles, enum fg_dtype type, float *y, int64_t ldy,
+                      const uint8_t *w, int64_t row_bytes, int64_t n_rows, const float *x,
+                      int64_t ldx, int64_t T, struct fg_part part, float *panel, int64_t ldp)
 {
     for (int64_t t = 0; t < T; t += tiles->nr) {
         int cols = (int)min_i64(tiles->nr, T - t);
         for (int64_t r = 0; r < n_rows; r += tiles->mr) {
             int rows = (int)min_i64(tiles->mr, n_rows - r);
-            tiles->tile[FG_F32](y + t * ldy + r, ldy, (const uint8_t *)(panel + r * stride),
-                                stride * 4, rows, x + t * ldx, ldx, cols, part, carry, first, last);
-            if (carry) carry += tiles->mr * tiles->nr * 16;
+            float *at = y + t * ldy + r;
+            if (t == 0)
+                tiles->widen[type](at, ldy, w + r * row_bytes, row_bytes, rows, x, ldx, part,
+                                   panel + r * ldp, ldp);
+            else
+                tiles->panel(at, ldy, panel + r * ldp, ldp, rows, x + t * ldx, ldx, cols, part);
+            if (part.carry) part.carry += tiles->mr * tiles->nr * 16;
         }
     }
 }
@@ -69,20 +81,18 @@ static void gemm_panel(const struct fg_gemm_tiles *tiles, enum fg_dtype type, fl
                        int64_t ldx, int64_t T, float *scratch)
 {
     int64_t elem = (int64_t)fg_dtype_bytes(type);
-    int64_t part = part_of(n), stride = panel_stride(part);
-    int64_t t_block = part < n ? FG_GEMM_T_BLOCK : T;
-    float *panel = scratch;
-    float *carry = part < n ? scratch + FG_GEMM_ROWS * stride : NULL;
+    int64_t len = part_of(n), ldp = panel_stride(len);
+    int64_t n_blocks = len < n ? ceil_div(T, FG_GEMM_T_BLOCK) : 1;
+    float *carry = len < n ? scratch + FG_GEMM_ROWS * ldp : NULL;
 
     for (int64_t r = r0; r < r1; r += FG_GEMM_ROWS) {
         int64_t n_rows = min_i64(FG_GEMM_ROWS, r1 - r);
-        for (int64_t t = 0; t < T; t += t_block) {
-            for (int64_t k = 0; k < n; k += part) {
-                int64_t len = min_i64(part, n - k);
-                for (int64_t i = 0; i < n_rows; i++)
-                    tiles->widen(panel + i * stride, w + ((r + i) * n + k) * elem, type, len);
-                panel_times_x(tiles, y + t * ldy + r, ldy, panel, stride, n_rows, x + t * ldx + k,
-                              ldx, min_i64(t_block, T - t), len, carry, k == 0, k + len == n);
+        for (int64_t b = 0; b < n_blocks; b++) {
+            int64_t t0 = T * b / n_blocks, t1 = T * (b + 1) / n_blocks;
+            for (int64_t k = 0; k < n; k += len) {
+                struct fg_part part = {min_i64(len, n - k), carry, k == 0, k + len >= n};
+                gemm_part(tiles, type, y + t0 * ldy + r, ldy, w + (r * n + k) * elem, n * elem,
+                          n_rows, x + t0 * ldx + k, ldx, t1 - t0, part, scratch, ldp);
             }
         }
     }

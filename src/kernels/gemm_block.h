@@ -17,18 +17,33 @@
 // Up to this many rows of x, widening in the tile costs less than a panel.
 #define FG_GEMM_T_DIRECT 8
 
-// One tile. `rows` weight rows (1 .. mr) at w, row_bytes apart; `cols` rows of x (1 .. nr), ldx
-// apart; n elements. carry: NULL, or mr * nr * 16 lanes, read unless `first` and written unless
-// `last`; y[c * ldy + r] is written when carry is NULL or `last`. A part that is not the last has n
-// a multiple of 16.
+// Tiles: `rows` (1 .. mr) weight rows times `cols` (1 .. nr) rows of x, ldx apart, over n elements;
+// y[c * ldy + r] = dot. A tile of weights as stored, row_bytes apart, that also prefetches the mr
+// rows after them:
 typedef void (*fg_tile_fn)(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows,
-                           const float *x, int64_t ldx, int cols, int64_t n, float *carry,
-                           bool first, bool last);
+                           const float *x, int64_t ldx, int cols, int64_t n);
+// A tile of one part of k, n elements; a part that is not the last has n a multiple of 16. carry:
+// NULL, or mr * nr * 16 lanes, read unless `first` and written unless `last`; y is written when
+// `last`.
+struct fg_part {
+    int64_t n;
+    float *carry;
+    bool first, last;
+};
+// Weights as stored times exactly nr rows of x; leaves the weights, widened, in panel rows ldp
+// floats apart:
+typedef void (*fg_widen_tile_fn)(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes,
+                                 int rows, const float *x, int64_t ldx, struct fg_part part,
+                                 float *panel, int64_t ldp);
+// Such panel rows times `cols` rows of x:
+typedef void (*fg_panel_tile_fn)(float *y, int64_t ldy, const float *panel, int64_t ldp, int rows,
+                                 const float *x, int64_t ldx, int cols, struct fg_part part);
 
 struct fg_gemm_tiles {
     fg_tile_fn tile[FG_N_DTYPES];
-    void (*widen)(float *dst, const void *src, enum fg_dtype t, int64_t n);
-    int mr, nr; // FG_GEMM_ROWS and FG_GEMM_T_BLOCK are multiples of them
+    fg_widen_tile_fn widen[FG_N_DTYPES];
+    fg_panel_tile_fn panel;
+    int mr, nr; // FG_GEMM_ROWS is a multiple of mr
 };
 
 // fg_gemm_fn for weights of type t. scratch as fg_gemm_scratch_bytes says.

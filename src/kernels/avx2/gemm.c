@@ -8,24 +8,36 @@
 
 #define MR 2
 #define NR 3
-static_assert(FG_GEMM_ROWS % MR == 0 && FG_GEMM_T_BLOCK % NR == 0, "whole tiles");
+static_assert(FG_GEMM_ROWS % MR == 0 && FG_GEMM_T_DIRECT >= NR, "whole tiles");
 
-// fg_tile_fn for constant cols and type. A missing weight row repeats the other and is not stored.
+// All kinds of tile, for constant type, cols, ahead and out or no out, as in avx512/gemm.c. A
+// missing weight row repeats the other and is not stored in y.
 FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8_t *w,
                     int64_t row_bytes, int rows, const float *x, int64_t ldx, const int cols,
-                    int64_t n, float *carry, bool first, bool last)
+                    struct fg_part part, const bool ahead, float *out, int64_t ldo)
 {
+    int64_t n = part.n, o1 = rows > 1 ? ldo : 0;
     const uint8_t *w1 = w + (rows > 1 ? row_bytes : 0);
     __m256 acc[NR][2][2]; // column, row, half
 #pragma GCC unroll 32
     for (int i = 0; i < cols * 4; i++)
-        acc[i / 4][i / 2 % 2][i % 2] = first ? _mm256_setzero_ps() : _mm256_load_ps(carry + 8 * i);
+        acc[i / 4][i / 2 % 2][i % 2] =
+            part.first ? _mm256_setzero_ps() : _mm256_load_ps(part.carry + 8 * i);
 
     int64_t k = 0;
     for (; k + 16 <= n; k += 16) {
+        if (ahead) {
+            int64_t at = MR * row_bytes + k * (int64_t)fg_dtype_bytes(type);
+            _mm_prefetch((const char *)(w + at), _MM_HINT_T0);
+            _mm_prefetch((const char *)(w1 + at), _MM_HINT_T0);
+        }
 #pragma GCC unroll 32
         for (int h = 0; h < 2; h++) {
             __m256 a0 = fg_load8(w, type, k + 8 * h), a1 = fg_load8(w1, type, k + 8 * h);
+            if (out) {
+                _mm256_store_ps(out + k + 8 * h, a0);
+                _mm256_store_ps(out + o1 + k + 8 * h, a1);
+            }
 #pragma GCC unroll 32
             for (int c = 0; c < cols; c++) {
                 __m256 b = _mm256_loadu_ps(x + c * ldx + k + 8 * h);
@@ -41,6 +53,10 @@ FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8
 #pragma GCC unroll 32
         for (int h = 0; h < 2; h++) {
             __m256i live = fg_mask8(n - k - 8 * h);
+            if (out) { // panel rows are whole lines
+                _mm256_store_ps(out + k + 8 * h, fg_load8(pad[0].bytes, type, 8 * h));
+                _mm256_store_ps(out + o1 + k + 8 * h, fg_load8(pad[1].bytes, type, 8 * h));
+            }
 #pragma GCC unroll 32
             for (int c = 0; c < cols; c++) {
                 __m256 b = _mm256_maskload_ps(x + c * ldx + k + 8 * h, live);
@@ -54,34 +70,72 @@ FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8
         }
     }
 
-    if (last)
+    if (part.last)
         fg_store_sums2(y, ldy, rows, acc, cols);
     else
 #pragma GCC unroll 32
         for (int i = 0; i < cols * 4; i++)
-            _mm256_store_ps(carry + 8 * i, acc[i / 4][i / 2 % 2][i % 2]);
+            _mm256_store_ps(part.carry + 8 * i, acc[i / 4][i / 2 % 2][i % 2]);
 }
 
-#define TILES_OF(type_name, type)                                                                  \
-    static void fg_tile_##type_name##_f32_avx2(                                                    \
-        float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows, const float *x,      \
-        int64_t ldx, int cols, int64_t n, float *carry, bool first, bool last)                     \
+FG_INLINE void direct(const enum fg_dtype type, float *y, int64_t ldy, const uint8_t *w,
+                      int64_t row_bytes, int rows, const float *x, int64_t ldx, const int cols,
+                      int64_t n)
+{
+    struct fg_part whole = {n, NULL, true, true};
+    tile(type, y, ldy, w, row_bytes, rows, x, ldx, cols, whole, true, NULL, 0);
+}
+
+// Tiles of weights of one type.
+#define DIRECT_TILES(name, type)                                                                   \
+    static void name(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows,         \
+                     const float *x, int64_t ldx, int cols, int64_t n)                             \
     {                                                                                              \
         switch (cols) {                                                                            \
-        case 1: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 1, n, carry, first, last); break;   \
-        case 2: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 2, n, carry, first, last); break;   \
-        default: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 3, n, carry, first, last); break;  \
+        case 1: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 1, n); break;                     \
+        case 2: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 2, n); break;                     \
+        default: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 3, n); break;                    \
         }                                                                                          \
     }
-TILES_OF(f32, FG_F32)
-TILES_OF(f16, FG_F16)
-TILES_OF(bf16, FG_BF16)
+DIRECT_TILES(fg_tile_f32_f32_avx2, FG_F32)
+DIRECT_TILES(fg_tile_f16_f32_avx2, FG_F16)
+DIRECT_TILES(fg_tile_bf16_f32_avx2, FG_BF16)
+
+// Tiles of weights of one type that leave a panel.
+#define WIDEN_TILE(name, type)                                                                     \
+    static void name(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows,         \
+                     const float *x, int64_t ldx, struct fg_part part, float *panel, int64_t ldp)  \
+    {                                                                                              \
+        tile(type, y, ldy, w, row_bytes, rows, x, ldx, NR, part, true, panel, ldp);                \
+    }
+WIDEN_TILE(fg_tile_widen_f32_avx2, FG_F32)
+WIDEN_TILE(fg_tile_widen_f16_avx2, FG_F16)
+WIDEN_TILE(fg_tile_widen_bf16_avx2, FG_BF16)
+
+FG_INLINE void panel_tile(float *y, int64_t ldy, const float *panel, int64_t ldp, int rows,
+                          const float *x, int64_t ldx, const int cols, struct fg_part part)
+{
+    tile(FG_F32, y, ldy, (const uint8_t *)panel, 4 * ldp, rows, x, ldx, cols, part, false, NULL, 0);
+}
+
+static void fg_tile_panel_f32_avx2(float *y, int64_t ldy, const float *panel, int64_t ldp, int rows,
+                                   const float *x, int64_t ldx, int cols, struct fg_part part)
+{
+    switch (cols) {
+    case 1: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 1, part); break;
+    case 2: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 2, part); break;
+    default: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 3, part); break;
+    }
+}
 
 static const struct fg_gemm_tiles tiles = {
     .tile = {[FG_F32] = fg_tile_f32_f32_avx2,
              [FG_F16] = fg_tile_f16_f32_avx2,
              [FG_BF16] = fg_tile_bf16_f32_avx2},
-    .widen = fg_widen_avx2,
+    .widen = {[FG_F32] = fg_tile_widen_f32_avx2,
+              [FG_F16] = fg_tile_widen_f16_avx2,
+              [FG_BF16] = fg_tile_widen_bf16_avx2},
+    .panel = fg_tile_panel_f32_avx2,
     .mr = MR,
     .nr = NR,
 };

@@ -9,25 +9,43 @@
 
 #define MR 4
 #define NR 6
-static_assert(FG_GEMM_ROWS % MR == 0 && FG_GEMM_T_BLOCK % NR == 0, "whole tiles");
+static_assert(FG_GEMM_ROWS % MR == 0 && FG_GEMM_T_DIRECT >= NR, "whole tiles");
 
-// fg_tile_fn for constant cols and type. Missing weight rows repeat the last and are not stored.
+// All kinds of tile, for constant type, cols, ahead and out or no out. Missing weight rows repeat
+// the last and are not stored in y. ahead: prefetch the rows after these; a decode step reads
+// weights once, and rows are too short for the hardware's prefetchers to get going. out: NULL, or
+// where the widened weights go.
 FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8_t *w,
                     int64_t row_bytes, int rows, const float *x, int64_t ldx, const int cols,
-                    int64_t n, float *carry, bool first, bool last)
+                    struct fg_part part, const bool ahead, float *out, int64_t ldo)
 {
+    int64_t n = part.n;
+    int64_t o1 = rows > 1 ? ldo : 0, o2 = rows > 2 ? o1 + ldo : o1, o3 = rows > 3 ? o2 + ldo : o2;
     const uint8_t *w1 = w + (rows > 1 ? row_bytes : 0);
     const uint8_t *w2 = rows > 2 ? w1 + row_bytes : w1;
     const uint8_t *w3 = rows > 3 ? w2 + row_bytes : w2;
     __m512 acc[NR * MR];
 #pragma GCC unroll 32
     for (int i = 0; i < cols * MR; i++)
-        acc[i] = first ? _mm512_setzero_ps() : _mm512_load_ps(carry + 16 * i);
+        acc[i] = part.first ? _mm512_setzero_ps() : _mm512_load_ps(part.carry + 16 * i);
 
     int64_t k = 0;
     for (; k + 16 <= n; k += 16) {
         __m512 a0 = fg_load16(w, type, k), a1 = fg_load16(w1, type, k);
         __m512 a2 = fg_load16(w2, type, k), a3 = fg_load16(w3, type, k);
+        if (out) {
+            _mm512_store_ps(out + k, a0);
+            _mm512_store_ps(out + o1 + k, a1);
+            _mm512_store_ps(out + o2 + k, a2);
+            _mm512_store_ps(out + o3 + k, a3);
+        }
+        if (ahead) {
+            int64_t at = MR * row_bytes + k * (int64_t)fg_dtype_bytes(type);
+            _mm_prefetch((const char *)(w + at), _MM_HINT_T0);
+            _mm_prefetch((const char *)(w1 + at), _MM_HINT_T0);
+            _mm_prefetch((const char *)(w2 + at), _MM_HINT_T0);
+            _mm_prefetch((const char *)(w3 + at), _MM_HINT_T0);
+        }
 #pragma GCC unroll 32
         for (int c = 0; c < cols; c++) {
             __m512 b = _mm512_loadu_ps(x + c * ldx + k);
@@ -41,6 +59,12 @@ FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8
         __mmask16 tail = fg_mask16(n - k);
         __m512 a0 = fg_load16_masked(w, type, k, tail), a1 = fg_load16_masked(w1, type, k, tail);
         __m512 a2 = fg_load16_masked(w2, type, k, tail), a3 = fg_load16_masked(w3, type, k, tail);
+        if (out) { // panel rows are whole lines
+            _mm512_store_ps(out + k, a0);
+            _mm512_store_ps(out + o1 + k, a1);
+            _mm512_store_ps(out + o2 + k, a2);
+            _mm512_store_ps(out + o3 + k, a3);
+        }
 #pragma GCC unroll 32
         for (int c = 0; c < cols; c++) {
             __m512 b = _mm512_maskz_loadu_ps(tail, x + c * ldx + k);
@@ -51,39 +75,81 @@ FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8
         }
     }
 
-    if (!last) {
+    if (!part.last) {
 #pragma GCC unroll 32
         for (int i = 0; i < cols * MR; i++)
-            _mm512_store_ps(carry + 16 * i, acc[i]);
+            _mm512_store_ps(part.carry + 16 * i, acc[i]);
         return;
     }
     fg_store_sums4(y, ldy, rows, acc, cols < 4 ? cols : 4);
     if (cols > 4) fg_store_sums4(y + 4 * ldy, ldy, rows, acc + 16, cols - 4);
 }
 
-#define TILES_OF(type_name, type)                                                                  \
-    static void fg_tile_##type_name##_f32_avx512(                                                  \
-        float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows, const float *x,      \
-        int64_t ldx, int cols, int64_t n, float *carry, bool first, bool last)                     \
+FG_INLINE void direct(const enum fg_dtype type, float *y, int64_t ldy, const uint8_t *w,
+                      int64_t row_bytes, int rows, const float *x, int64_t ldx, const int cols,
+                      int64_t n)
+{
+    struct fg_part whole = {n, NULL, true, true};
+    tile(type, y, ldy, w, row_bytes, rows, x, ldx, cols, whole, true, NULL, 0);
+}
+
+// Tiles of weights of one type.
+#define DIRECT_TILES(name, type)                                                                   \
+    static void name(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows,         \
+                     const float *x, int64_t ldx, int cols, int64_t n)                             \
     {                                                                                              \
         switch (cols) {                                                                            \
-        case 1: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 1, n, carry, first, last); break;   \
-        case 2: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 2, n, carry, first, last); break;   \
-        case 3: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 3, n, carry, first, last); break;   \
-        case 4: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 4, n, carry, first, last); break;   \
-        case 5: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 5, n, carry, first, last); break;   \
-        default: tile(type, y, ldy, w, row_bytes, rows, x, ldx, 6, n, carry, first, last); break;  \
+        case 1: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 1, n); break;                     \
+        case 2: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 2, n); break;                     \
+        case 3: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 3, n); break;                     \
+        case 4: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 4, n); break;                     \
+        case 5: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 5, n); break;                     \
+        default: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 6, n); break;                    \
         }                                                                                          \
     }
-TILES_OF(f32, FG_F32)
-TILES_OF(f16, FG_F16)
-TILES_OF(bf16, FG_BF16)
+DIRECT_TILES(fg_tile_f32_f32_avx512, FG_F32)
+DIRECT_TILES(fg_tile_f16_f32_avx512, FG_F16)
+DIRECT_TILES(fg_tile_bf16_f32_avx512, FG_BF16)
+
+// Tiles of weights of one type that leave a panel.
+#define WIDEN_TILE(name, type)                                                                     \
+    static void name(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows,         \
+                     const float *x, int64_t ldx, struct fg_part part, float *panel, int64_t ldp)  \
+    {                                                                                              \
+        tile(type, y, ldy, w, row_bytes, rows, x, ldx, NR, part, true, panel, ldp);                \
+    }
+WIDEN_TILE(fg_tile_widen_f32_avx512, FG_F32)
+WIDEN_TILE(fg_tile_widen_f16_avx512, FG_F16)
+WIDEN_TILE(fg_tile_widen_bf16_avx512, FG_BF16)
+
+FG_INLINE void panel_tile(float *y, int64_t ldy, const float *panel, int64_t ldp, int rows,
+                          const float *x, int64_t ldx, const int cols, struct fg_part part)
+{
+    tile(FG_F32, y, ldy, (const uint8_t *)panel, 4 * ldp, rows, x, ldx, cols, part, false, NULL, 0);
+}
+
+static void fg_tile_panel_f32_avx512(float *y, int64_t ldy, const float *panel, int64_t ldp,
+                                     int rows, const float *x, int64_t ldx, int cols,
+                                     struct fg_part part)
+{
+    switch (cols) {
+    case 1: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 1, part); break;
+    case 2: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 2, part); break;
+    case 3: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 3, part); break;
+    case 4: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 4, part); break;
+    case 5: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 5, part); break;
+    default: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 6, part); break;
+    }
+}
 
 static const struct fg_gemm_tiles tiles = {
     .tile = {[FG_F32] = fg_tile_f32_f32_avx512,
              [FG_F16] = fg_tile_f16_f32_avx512,
              [FG_BF16] = fg_tile_bf16_f32_avx512},
-    .widen = fg_widen_avx512,
+    .widen = {[FG_F32] = fg_tile_widen_f32_avx512,
+              [FG_F16] = fg_tile_widen_f16_avx512,
+              [FG_BF16] = fg_tile_widen_bf16_avx512},
+    .panel = fg_tile_panel_f32_avx512,
     .mr = MR,
     .nr = NR,
 };

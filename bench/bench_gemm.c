@@ -1,0 +1,340 @@
+// bench/bench_gemm.c: dense products against the roofs of this machine, for every level of kernels.
+//   T = 1: weights read in GB/s, over a set of matrices that no cache holds, against the read
+//          bandwidth of a plain sum over the same memory with the same threads, before and after.
+//   T > 1: GFLOP/s against FP32 FMAs on registers alone, in the level's own vectors.
+// Usage: bench_gemm [--json] [--threads N] [--gib G] [--isa LEVEL]
+#include "base/arena.h"
+#include "base/num.h"
+#include "base/size.h"
+#include "kernels/kernels.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define N_TYPES 4 // the three, and BF16 times BF16
+static const char *const type_names[N_TYPES] = {"f32", "f16", "bf16", "bf16 fast"};
+
+struct bench {
+    struct fg_pool *pool;
+    int n_threads;
+    uint8_t *weights;
+    uint64_t weights_bytes;
+    const char *isa; // NULL: all
+    bool json;
+    bool comma;
+};
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+// ---- roofs
+
+struct read_job {
+    const uint8_t *data;
+    uint64_t item_bytes;
+    float sums[256];
+};
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static float sum_avx512(const uint8_t *p, uint64_t bytes)
+{
+    __m512i a = _mm512_setzero_si512(), b = a, c = a, d = a;
+    for (uint64_t i = 0; i + 256 <= bytes; i += 256) {
+        a = _mm512_add_epi32(a, _mm512_loadu_si512(p + i));
+        b = _mm512_add_epi32(b, _mm512_loadu_si512(p + i + 64));
+        c = _mm512_add_epi32(c, _mm512_loadu_si512(p + i + 128));
+        d = _mm512_add_epi32(d, _mm512_loadu_si512(p + i + 192));
+    }
+    a = _mm512_add_epi32(_mm512_add_epi32(a, b), _mm512_add_epi32(c, d));
+    return (float)_mm512_reduce_add_epi32(a);
+}
+
+__attribute__((target("avx2"))) static float sum_avx2(const uint8_t *p, uint64_t bytes)
+{
+    __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
+    for (uint64_t i = 0; i + 128 <= bytes; i += 128) {
+        a = _mm256_add_epi32(a, _mm256_loadu_si256((const __m256i *)(const void *)(p + i)));
+        b = _mm256_add_epi32(b, _mm256_loadu_si256((const __m256i *)(const void *)(p + i + 32)));
+        c = _mm256_add_epi32(c, _mm256_loadu_si256((const __m256i *)(const void *)(p + i + 64)));
+        d = _mm256_add_epi32(d, _mm256_loadu_si256((const __m256i *)(const void *)(p + i + 96)));
+    }
+    int out[8];
+    a = _mm256_add_epi32(_mm256_add_epi32(a, b), _mm256_add_epi32(c, d));
+    _mm256_storeu_si256((__m256i *)(void *)out, a);
+    return (float)(out[0] + out[1] + out[2] + out[3] + out[4] + out[5] + out[6] + out[7]);
+}
+
+// 24 and 12 chains hide the latency of an FMA on two ports. The values stay at 1; the empty asm
+// keeps the compiler from seeing that.
+#define FMA_ROUNDS 200000
+__attribute__((target("avx512f"))) static float fma_avx512(void)
+{
+    __m512 acc[24], one = _mm512_set1_ps(1), zero = _mm512_setzero_ps();
+    for (int i = 0; i < 24; i++)
+        acc[i] = one;
+    for (int r = 0; r < FMA_ROUNDS; r++) {
+        __asm__ volatile("" : "+v"(one), "+v"(zero));
+#pragma GCC unroll 24
+        for (int i = 0; i < 24; i++)
+            acc[i] = _mm512_fmadd_ps(acc[i], one, zero);
+    }
+    for (int i = 1; i < 24; i++)
+        acc[0] = _mm512_add_ps(acc[0], acc[i]);
+    return _mm512_reduce_add_ps(acc[0]);
+}
+
+__attribute__((target("avx2,fma"))) static float fma_avx2(void)
+{
+    __m256 acc[12], one = _mm256_set1_ps(1), zero = _mm256_setzero_ps();
+    for (int i = 0; i < 12; i++)
+        acc[i] = one;
+    for (int r = 0; r < FMA_ROUNDS; r++) {
+        __asm__ volatile("" : "+x"(one), "+x"(zero));
+#pragma GCC unroll 12
+        for (int i = 0; i < 12; i++)
+            acc[i] = _mm256_fmadd_ps(acc[i], one, zero);
+    }
+    for (int i = 1; i < 12; i++)
+        acc[0] = _mm256_add_ps(acc[0], acc[i]);
+    float out[8];
+    _mm256_storeu_ps(out, acc[0]);
+    return out[0];
+}
+#endif
+
+static float sum_plain(const uint8_t *p, uint64_t bytes)
+{
+    uint64_t sum = 0, u;
+    for (uint64_t i = 0; i + 8 <= bytes; i += 8) {
+        memcpy(&u, p + i, 8);
+        sum += u;
+    }
+    return (float)sum;
+}
+
+static void read_item(void *ctx, int64_t item, int worker)
+{
+    struct read_job *job = ctx;
+    const uint8_t *p = job->data + (uint64_t)item * job->item_bytes;
+    float sum;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f"))
+        sum = sum_avx512(p, job->item_bytes);
+    else if (__builtin_cpu_supports("avx2"))
+        sum = sum_avx2(p, job->item_bytes);
+    else
+#endif
+        sum = sum_plain(p, job->item_bytes);
+    job->sums[worker % 256] += sum;
+}
+
+// Bytes per second, the best of three passes.
+static double read_roof(const struct bench *b)
+{
+    struct read_job job = {.data = b->weights, .item_bytes = 1 << 20};
+    double best = 0;
+    for (int i = 0; i < 3; i++) {
+        double t0 = now();
+        fg_pool_run(b->pool, (int64_t)(b->weights_bytes / job.item_bytes), read_item, &job);
+        double rate = (double)b->weights_bytes / (now() - t0);
+        if (rate > best) best = rate;
+    }
+    return best;
+}
+
+struct fma_job {
+    bool avx512;
+    float sums[256];
+};
+
+static void fma_item(void *ctx, int64_t item, int worker)
+{
+    struct fma_job *job = ctx;
+    (void)item;
+#if defined(__x86_64__)
+    job->sums[worker % 256] += job->avx512 ? fma_avx512() : fma_avx2();
+#else
+    job->sums[worker % 256] += 1;
+#endif
+}
+
+// FLOP per second of all threads, in the widest vectors of the level; 0 where it has none.
+static double fma_roof(const struct bench *b, const char *isa)
+{
+#if defined(__x86_64__)
+    if (strcmp(isa, "ref") == 0) return 0;
+    struct fma_job job = {.avx512 = strcmp(isa, "avx2") != 0};
+    double flop = 2.0 * FMA_ROUNDS * (job.avx512 ? 24 * 16 : 12 * 8), best = 0;
+    for (int i = 0; i < 5; i++) {
+        double t0 = now();
+        fg_pool_run(b->pool, b->n_threads * 8, fma_item, &job);
+        double rate = flop * b->n_threads * 8 / (now() - t0);
+        if (rate > best) best = rate;
+    }
+    return best;
+#else
+    (void)b, (void)isa, (void)fma_item;
+    return 0;
+#endif
+}
+
+// ---- products
+
+static void print_line(struct bench *b, const char *isa, const char *type, int64_t n, int64_t n_out,
+                       int64_t T, double rate, double roof)
+{
+    if (b->json) {
+        printf("%s{\"isa\":\"%s\",\"type\":\"%s\",\"n\":%" PRId64 ",\"n_out\":%" PRId64
+               ",\"T\":%" PRId64 ",\"%s\":%.2f,\"roof\":%.2f}",
+               b->comma ? ",\n  " : "\n  ", isa, type, n, n_out, T,
+               T == 1 ? "gb_per_s" : "gflop_per_s", rate * 1e-9, roof * 1e-9);
+        b->comma = true;
+        return;
+    }
+    printf("%-10s  %-9s  %6" PRId64 "  %7" PRId64 "  %4" PRId64 "  %8.1f %-7s", isa, type, n, n_out,
+           T, rate * 1e-9, T == 1 ? "GB/s" : "GFLOP/s");
+    if (roof > 0)
+        printf("  %5.1f%% of %.1f\n", 100 * rate / roof, roof * 1e-9);
+    else
+        printf("\n");
+}
+
+// Runs matrices [n_out][n] over the weight memory, one after another, each a job of its own as in a
+// model, for at least `seconds`; returns seconds per matrix, of the best pass.
+static double time_products(const struct bench *b, const struct fg_kernels *k, int type, int64_t n,
+                            int64_t n_out, int64_t T, double seconds)
+{
+    enum fg_dtype dtype = type < FG_N_DTYPES ? (enum fg_dtype)type : FG_BF16;
+    uint64_t matrix_bytes = (uint64_t)(n * n_out) * fg_dtype_bytes(dtype);
+    int n_matrices = (int)(b->weights_bytes / matrix_bytes);
+    uint64_t scratch_bytes = fg_parallel_scratch_bytes(n, T, 1, 64, 64);
+    float *x = fg_alloc_aligned((uint64_t)(T * n) * 4);
+    float *y = fg_alloc_aligned((uint64_t)(T * n_out) * 4);
+    uint16_t *xh = fg_alloc_aligned((uint64_t)(T * n) * 2);
+    uint8_t *scratch = fg_alloc_aligned(scratch_bytes * (uint64_t)b->n_threads);
+    if (!x || !y || !xh || !scratch) {
+        fprintf(stderr, "bench_gemm: out of memory\n");
+        exit(5);
+    }
+    for (int64_t i = 0; i < T * n; i++)
+        x[i] = (float)(i % 17 - 8) * 0.125f;
+    struct fg_parallel par = {.kernels = k,
+                              .pool = b->pool,
+                              .scratch = scratch,
+                              .scratch_bytes_per_worker = scratch_bytes,
+                              .fast = type == FG_N_DTYPES};
+    double best = 1e30, start = now();
+    do {
+        double t0 = now();
+        int m = 0;
+        for (; m < n_matrices && (m == 0 || now() - t0 < seconds || T == 1); m++) {
+            struct fg_linear mat = {
+                b->weights + (uint64_t)m * matrix_bytes, dtype, n_out, n, NULL, y, n_out};
+            fg_parallel_linear(&par, &mat, 1, x, n, T, xh);
+        }
+        double each = (now() - t0) / m;
+        if (each < best) best = each;
+    } while (now() - start < seconds);
+    free(x);
+    free(y);
+    free(xh);
+    free(scratch);
+    return best;
+}
+
+static void bench_level(struct bench *b, const struct fg_kernels *k, double bandwidth)
+{
+    static const int64_t shapes[][2] = {{576, 1536}, {1536, 576}, {5120, 5120}};
+    static const int64_t T_all[] = {8, 64, 512};
+    bool ref = strcmp(k->isa, "ref") == 0;
+    for (int type = 0; type < N_TYPES; type++) {
+        enum fg_dtype dtype = type < FG_N_DTYPES ? (enum fg_dtype)type : FG_BF16;
+        for (size_t s = 0; s < FG_COUNT(shapes); s++) {
+            if (ref) continue; // the truth need not be fast
+            int64_t n = shapes[s][0], n_out = shapes[s][1];
+            double each = time_products(b, k, type, n, n_out, 1, 0.5);
+            double bytes = (double)(n * n_out) * (double)fg_dtype_bytes(dtype);
+            print_line(b, k->isa, type_names[type], n, n_out, 1, bytes / each, bandwidth);
+        }
+    }
+    double roof = fma_roof(b, k->isa);
+    for (int type = 0; type < N_TYPES; type++) {
+        for (size_t s = 0; s < FG_COUNT(shapes); s++) {
+            for (size_t t = 0; t < FG_COUNT(T_all); t++) {
+                int64_t n = shapes[s][0], n_out = shapes[s][1], T = T_all[t];
+                if (ref && (s > 0 || T > 8)) continue;
+                double each = time_products(b, k, type, n, n_out, T, 0.15);
+                double flop = 2.0 * (double)n * (double)n_out * (double)T;
+                print_line(b, k->isa, type_names[type], n, n_out, T, flop / each, roof);
+            }
+        }
+    }
+}
+
+int main(int argc, char **argv)
+{
+    struct bench b = {.n_threads = fg_threads_default(), .weights_bytes = 1u << 30};
+    for (int i = 1; i < argc; i++) {
+        int64_t v = 0;
+        if (strcmp(argv[i], "--json") == 0) {
+            b.json = true;
+        } else if (i + 1 < argc && strcmp(argv[i], "--isa") == 0) {
+            b.isa = argv[++i];
+        } else if (i + 1 < argc && strcmp(argv[i], "--threads") == 0 &&
+                   fg_parse_i64(argv[i + 1], &v) && v >= 1 && v <= 1024) {
+            b.n_threads = (int)v, i++;
+        } else if (i + 1 < argc && strcmp(argv[i], "--gib") == 0 && fg_parse_i64(argv[i + 1], &v) &&
+                   v >= 1 && v <= 256) {
+            b.weights_bytes = (uint64_t)v << 30, i++;
+        } else {
+            fprintf(stderr, "usage: bench_gemm [--json] [--threads N] [--gib G] [--isa LEVEL]\n");
+            return 2;
+        }
+    }
+    struct fg_error err;
+    char line[512];
+    if (fg_pool_new(&b.pool, b.n_threads, &err) != 0) {
+        fprintf(stderr, "bench_gemm: %s\n", fg_error_line(&err, line, sizeof line));
+        return err.code;
+    }
+    b.weights = fg_alloc_aligned(b.weights_bytes);
+    if (!b.weights) {
+        fprintf(stderr, "bench_gemm: out of memory\n");
+        return 5;
+    }
+    // Small finite numbers as F32, F16 and BF16 alike.
+    for (uint64_t i = 0; i + 4 <= b.weights_bytes; i += 4)
+        memcpy(b.weights + i, &(uint32_t){0x3C003C00u + (uint32_t)(i >> 2) % 256u}, 4);
+
+    double before = read_roof(&b);
+    if (b.json)
+        printf("{\"threads\":%d,\"weights_bytes\":%" PRIu64
+               ",\"read_gb_per_s_before\":%.2f,\"results\":[",
+               b.n_threads, b.weights_bytes, before * 1e-9);
+    else
+        printf("%d threads, %" PRIu64 " MiB of weights, plain read %.1f GB/s\n"
+               "%-10s  %-9s  %6s  %7s  %4s\n",
+               b.n_threads, b.weights_bytes >> 20, before * 1e-9, "isa", "weights", "n", "n_out",
+               "T");
+    int n_levels;
+    const struct fg_kernels *const *levels = fg_kernels_levels(&n_levels);
+    for (int i = 0; i < n_levels; i++)
+        if (!b.isa || strcmp(b.isa, levels[i]->isa) == 0) bench_level(&b, levels[i], before);
+    double after = read_roof(&b);
+    if (b.json)
+        printf("\n],\"read_gb_per_s_after\":%.2f}\n", after * 1e-9);
+    else
+        printf("plain read afterwards %.1f GB/s\n", after * 1e-9);
+    fg_pool_free(b.pool);
+    free(b.weights);
+    return 0;
+}
