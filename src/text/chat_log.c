@@ -1,5 +1,7 @@
 // text/chat_log.c: messages in growing arrays.
 #include "text/chat_log.h"
+#include "text/chat_python.h"
+#include <stdio.h>
 #include <stdlib.h>
 
 // One message: the members of its object and, behind them, the bytes that they point to.
@@ -117,6 +119,76 @@ void fg_chat_log_cut(struct fg_chat_log *log, size_t count)
 struct fg_jval fg_chat_log_messages(const struct fg_chat_log *log)
 {
     return fg_jval_array(log->items, log->n);
+}
+
+void fg_chat_log_json(const struct fg_chat_log *log, struct fg_buf *out)
+{
+    struct fg_jval messages = fg_chat_log_messages(log);
+    fg_chat_json(out, &messages);
+}
+
+// A member that must be text, or with `optional` absent or null: *out is then NULL.
+static int take_text(const struct fg_jval *message, size_t i, const char *key, bool optional,
+                     const char *name, const struct fg_jval **out, struct fg_error *err)
+{
+    const struct fg_jval *v = fg_jval_get(message, key);
+    *out = NULL;
+    if (optional && (!v || v->kind == FG_JNULL)) return 0;
+    char field[64];
+    snprintf(field, sizeof field, "messages[%zu].%s", i, key);
+    if (!v || v->kind != FG_JSTRING)
+        return fg_fail(err, FG_EINPUT, "conversation", name, field, "a text", "%s",
+                       v ? "another value" : "nothing");
+    *out = v;
+    return 0;
+}
+
+static int take_message(struct fg_chat_log *log, const struct fg_jval *message, size_t i,
+                        const char *name, struct fg_error *err)
+{
+    static const char *const roles[] = {"user", "assistant", "system"};
+    const struct fg_jval *role, *content, *reasoning;
+    int rc = take_text(message, i, "role", false, name, &role, err);
+    if (rc == 0) rc = take_text(message, i, "content", false, name, &content, err);
+    if (rc == 0) rc = take_text(message, i, "reasoning_content", true, name, &reasoning, err);
+    if (rc) return rc;
+    for (size_t r = 0; r < (i == 0 ? 3u : 2u); r++) {
+        if (fg_jval_is(role, roles[r]))
+            return fg_chat_log_add(log, roles[r], content->text, content->n,
+                                   reasoning ? reasoning->text : NULL, reasoning ? reasoning->n : 0,
+                                   err);
+    }
+    char field[64], found[64];
+    snprintf(field, sizeof field, "messages[%zu].role", i);
+    return fg_fail(err, FG_EINPUT, "conversation", name, field,
+                   i == 0 ? "user, assistant or system" : "user or assistant", "%s",
+                   fg_escape(found, sizeof found, role->text, role->n));
+}
+
+int fg_chat_log_parse(struct fg_chat_log *log, const char *text, size_t n, const char *name,
+                      struct fg_error *err)
+{
+    struct fg_jdoc doc;
+    struct fg_chat_log fresh = {0};
+    int rc = fg_jdoc_parse(&doc, text, n, name, err);
+    if (rc) return rc;
+    const struct fg_jval *messages =
+        doc.root.kind == FG_JARRAY ? &doc.root : fg_jval_get(&doc.root, "messages");
+    if (!messages || messages->kind != FG_JARRAY)
+        rc = fg_fail(err, FG_EINPUT, "conversation", name, "messages", "an array", "%s",
+                     messages ? "another value" : "nothing");
+    for (size_t i = 0; rc == 0 && i < messages->n; i++)
+        rc = take_message(&fresh, &messages->items[i], i, name, err);
+    if (rc == 0) {
+        struct fg_chat_log old = *log;
+        *log = fresh;
+        fresh = old;
+    }
+    fg_chat_log_cut(&fresh, 0);
+    free(fresh.items);
+    free(fresh.messages);
+    fg_jdoc_free(&doc);
+    return rc;
 }
 
 struct fg_jval fg_chat_kwargs(struct fg_jmember room[FG_CHAT_KWARGS_MAX],

@@ -2,6 +2,7 @@
 // owns copies of its messages and shows them in the form that fg_chat_render takes.
 #ifndef FG_TEXT_CHAT_LOG_H
 #define FG_TEXT_CHAT_LOG_H
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/jval.h"
 #include <stdbool.h>
@@ -27,6 +28,16 @@ void fg_chat_log_cut(struct fg_chat_log *log, size_t count);
 
 // The messages, for fg_chat_input; valid until the log changes.
 struct fg_jval fg_chat_log_messages(const struct fg_chat_log *log);
+
+// Appends the messages to *out as a JSON array. Memory that runs out is remembered there.
+void fg_chat_log_json(const struct fg_chat_log *log, struct fg_buf *out);
+
+// Replaces the conversation by the one in n bytes of JSON: an array of messages, or an object with
+// "messages". Messages are system (first only), user and assistant, their content and reasoning
+// text. `name` is the source in errors: FG_EINPUT (field "messages[2].role"), FG_ERESOURCE; the log
+// is then as before.
+int fg_chat_log_parse(struct fg_chat_log *log, const char *text, size_t n, const char *name,
+                      struct fg_error *err);
 
 enum fg_chat_choice { FG_CHAT_UNSET, FG_CHAT_ON, FG_CHAT_OFF };
 

@@ -1,0 +1,40 @@
+// cli/model_args.h: the options by which commands name a model and steer sampling (specs: cli 1.7,
+// 10.1), and what they turn into.
+#ifndef FG_CLI_MODEL_ARGS_H
+#define FG_CLI_MODEL_ARGS_H
+#include "cli/cli.h"
+#include "forge/forge.h"
+
+extern const struct fg_opt fg_opts_model[];          // --model (required), --strict
+extern const struct fg_opt fg_opts_numerics_fast[];  // --numerics, default fast
+extern const struct fg_opt fg_opts_numerics_exact[]; // the same, default exact
+extern const struct fg_opt fg_opts_template[];       // --chat-template
+extern const struct fg_opt fg_opts_ctx[];            // --ctx
+extern const struct fg_opt fg_opts_sampling[];       // --temperature ... --seed
+extern const struct fg_opt fg_opts_think[];          // --think
+
+// Opens what --model names; with `bare` only weights, no tokenizer. Errors as forge_engine_open.
+int fg_cli_engine(struct fg_cli *cli, bool bare, struct forge_engine **out, struct fg_error *err);
+// A session of --ctx positions.
+int fg_cli_session(struct fg_cli *cli, struct forge_engine *e, struct forge_session **out,
+                   struct fg_error *err);
+
+// The ids of <think> and </think>, -1 where the tokenizer has no such token.
+int fg_cli_think_ids(const struct forge_engine *e, int32_t *open_id, int32_t *close_id,
+                     struct fg_error *err);
+
+// What the sampling options say; values that nobody gave follow the mode (specs: server 4): with
+// thinking 1.0, 0.95, 20, else 0.7, 0.8, 20. A seed that nobody gave stays as `seed`.
+struct forge_sampling fg_cli_sampling(const struct fg_args *args, bool think, uint64_t seed);
+// A seed from the system's randomness, below 2^63.
+int fg_cli_random_seed(uint64_t *seed, struct fg_error *err);
+
+// Reads text that a person wrote: `path` or "-", at most 1 GiB. Bytes that are not UTF-8 are
+// FG_EINPUT with their offset, or become U+FFFD with replace_invalid. *out holds at least a NUL.
+struct fg_buf;
+int fg_cli_read_text(const char *path, bool replace_invalid, struct fg_buf *out,
+                     struct fg_error *err);
+// The same check for text at hand: n bytes of `file` (NULL: of `field`).
+int fg_cli_check_text(const char *text, size_t n, const char *file, const char *field,
+                      struct fg_error *err);
+#endif

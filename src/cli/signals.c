@@ -1,0 +1,52 @@
+// cli/signals.c: signals become flags that long jobs look at between blocks of work.
+#include "cli/cli.h"
+#include <signal.h>
+#include <unistd.h>
+
+static volatile sig_atomic_t pending;
+static volatile sig_atomic_t resized;
+
+static void on_stop(int sig)
+{
+    if (pending == SIGINT && sig == SIGINT) _exit(FG_EINTERRUPTED);
+    pending = sig;
+}
+
+static void on_resize(int sig)
+{
+    (void)sig;
+    resized = 1;
+}
+
+void fg_signals_catch(void)
+{
+    struct sigaction sa = {.sa_handler = on_stop}; // no SA_RESTART: a blocked read comes back
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGINT, &sa, NULL);
+    sigaction(SIGTERM, &sa, NULL);
+    sigaction(SIGHUP, &sa, NULL);
+    sa.sa_handler = on_resize;
+    sigaction(SIGWINCH, &sa, NULL);
+}
+
+int fg_signals_pending(void)
+{
+    return pending;
+}
+
+void fg_signals_clear(void)
+{
+    pending = 0;
+}
+
+bool fg_signals_resized(void)
+{
+    bool was = resized;
+    resized = 0;
+    return was;
+}
+
+int fg_signals_exit_code(int sig)
+{
+    return 128 + sig;
+}
