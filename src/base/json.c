@@ -35,9 +35,37 @@ static bool is_space(char c)
     return c == ' ' || c == '\n' || c == '\r' || c == '\t';
 }
 
+static size_t digits(const char *s, size_t n, size_t at)
+{
+    while (at < n && is_digit(s[at]))
+        at++;
+    return at;
+}
+
+// Bytes of the number at s, 0 when there is none; a leading zero ends it.
+static size_t number(const char *s, size_t n)
+{
+    size_t at = s[0] == '-', next = digits(s, n, at);
+    if (next == at) return 0;
+    at = s[at] == '0' ? at + 1 : next;
+    if (at < n && s[at] == '.') {
+        next = digits(s, n, at + 1);
+        if (next == at + 1) return 0;
+        at = next;
+    }
+    if (at < n && (s[at] == 'e' || s[at] == 'E')) {
+        at++;
+        if (at < n && (s[at] == '+' || s[at] == '-')) at++;
+        next = digits(s, n, at);
+        if (next == at) return 0;
+        at = next;
+    }
+    return at;
+}
+
 // Refuses what json-c lets through and RFC 8259 doesn't: NaN and Infinity, raw control characters,
-// ill-formed UTF-8 (json-c looks at the lead bytes only), "-01" and "1."; and counts depth, which
-// json-c counts differently for empty containers.
+// ill-formed UTF-8 (json-c looks at the lead bytes only), numbers such as "00" and "1."; and counts
+// depth, which json-c counts differently for empty containers.
 static int check_text(const char *text, size_t n, const char *file, struct fg_error *err)
 {
     bool in_string = false;
@@ -61,11 +89,10 @@ static int check_text(const char *text, size_t n, const char *file, struct fg_er
             depth--;
         } else if (c == 'N' || c == 'I' || c == 'i') {
             return fail_at(err, file, text, i, "JSON", "NaN, Infinity or another word");
-        } else if (c == '.' && !(i + 1 < n && is_digit(text[i + 1]))) {
-            return fail_at(err, file, text, i, "a digit after the decimal point", "none");
-        } else if (c == '-' && i + 2 < n && text[i + 1] == '0' && is_digit(text[i + 2]) &&
-                   (i == 0 || (text[i - 1] != 'e' && text[i - 1] != 'E'))) { // 1e-05 is fine
-            return fail_at(err, file, text, i, "JSON", "a number with a leading zero");
+        } else if (c == '-' || is_digit(text[i])) {
+            len = number(text + i, n - i);
+            if (len == 0 || (i + len < n && is_digit(text[i + len])))
+                return fail_at(err, file, text, i, "a JSON number", "another form");
         }
         i += len;
     }
