@@ -20,6 +20,7 @@
 //       flushing.
 //   sum(x, n) and sumsq(x, n): as dot, with lane += x[k] and lane = fma(x[k], x[k], lane).
 //   max: order does not matter (no NaN in, or the result is unspecified).
+// Where a result is NaN, its sign and payload are unspecified.
 // exp, sigmoid, SiLU, softplus: our own polynomials in FP32 with one written sequence of operations
 // (ref/math.h), used by all.
 #ifndef FG_KERNELS_KERNELS_H
@@ -83,9 +84,9 @@ struct fg_kernels {
 
     // Depthwise causal convolution, then SiLU, channels [c0, c1) of C, T rows (specs: model 4 step
     // 2).
-    //   w [C][K] FP32.  u [T] rows of C, stride ldu.  hist [(K-1)][C]: rows before row 0, oldest
-    //   first; not changed. y[t*ldy + c] = silu(acc), acc = 0; for j = 0 .. K-1: acc = fma(w[c][j],
-    //   row(t-K+1+j)[c], acc). y must not alias u.
+    //   w [C][K] FP32, 1 <= K <= 8.  u [T] rows of C, stride ldu.  hist [(K-1)][C]: rows before row
+    //   0, oldest first; not changed. y[t*ldy + c] = silu(acc), acc = 0; for j = 0 .. K-1: acc =
+    //   fma(w[c][j], row(t-K+1+j)[c], acc). y must not alias u.
     void (*conv_silu)(float *y, int64_t ldy, const float *u, int64_t ldu, const float *hist,
                       const float *w, int64_t C, int64_t c0, int64_t c1, int K, int64_t T);
 

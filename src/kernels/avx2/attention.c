@@ -80,16 +80,17 @@ FG_INLINE void score(float *e, const float *q, const struct tile *tile, const in
             const float *qi = q + 8 * h;
             int64_t d = 8 * h;
             for (; d + 8 <= tile->D; d += 16, qi += 16 * FG_ATTN_BLOCK) {
-                __m256 qr[4];
-#pragma GCC unroll 4
-                for (int r = 0; r < n_rows; r++)
-                    qr[r] = _mm256_load_ps(qi + 16 * r);
+                __m256 kp[8];
 #pragma GCC unroll 8
-                for (int p = 0; p < n_pos; p++) {
-                    __m256 kp = _mm256_loadu_ps(k[p] + d);
+                for (int p = 0; p < n_pos; p++)
+                    kp[p] = _mm256_loadu_ps(k[p] + d);
 #pragma GCC unroll 4
-                    for (int r = 0; r < n_rows; r++)
-                        acc[r * n_pos + p] = _mm256_fmadd_ps(qr[r], kp, acc[r * n_pos + p]);
+                for (int r = 0; r < n_rows; r++) {
+                    __m256 qr = _mm256_load_ps(qi + 16 * r);
+                    __asm__("" : "+x"(qr)); // one load for n_pos uses: gcc would fold one into each
+#pragma GCC unroll 8
+                    for (int p = 0; p < n_pos; p++)
+                        acc[r * n_pos + p] = _mm256_fmadd_ps(qr, kp[p], acc[r * n_pos + p]);
                 }
             }
             if (d < tile->D) {

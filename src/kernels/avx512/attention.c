@@ -74,16 +74,17 @@ FG_INLINE void score(float *e, const float *q, const struct tile *tile, const in
         const float *qi = q;
         int64_t d = 0;
         for (int64_t i = 0; i < whole; i++, d += 16, qi += 16 * FG_ATTN_BLOCK) {
-            __m512 qr[8];
+            __m512 kp[16];
 #pragma GCC unroll 16
-            for (int r = 0; r < n_rows; r++)
-                qr[r] = _mm512_load_ps(qi + 16 * r);
+            for (int p = 0; p < n_pos; p++)
+                kp[p] = _mm512_loadu_ps(k[p] + d);
 #pragma GCC unroll 16
-            for (int p = 0; p < n_pos; p++) {
-                __m512 kp = _mm512_loadu_ps(k[p] + d);
+            for (int r = 0; r < n_rows; r++) {
+                __m512 qr = _mm512_load_ps(qi + 16 * r);
+                __asm__("" : "+v"(qr)); // one load for n_pos uses: gcc would fold one into each
 #pragma GCC unroll 16
-                for (int r = 0; r < n_rows; r++)
-                    acc[r * n_pos + p] = _mm512_fmadd_ps(qr[r], kp, acc[r * n_pos + p]);
+                for (int p = 0; p < n_pos; p++)
+                    acc[r * n_pos + p] = _mm512_fmadd_ps(qr, kp[p], acc[r * n_pos + p]);
             }
         }
         if (tail) {
