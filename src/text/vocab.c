@@ -285,7 +285,9 @@ int fg_vocab_seal(struct fg_vocab *v, uint64_t n_merges, struct fg_error *err)
             char expected[64];
             snprintf(expected, sizeof expected, "id %" PRId32 " of the vocabulary",
                      v->tokens[other].id);
-            return fail_id(v, err, "added token", bytes, t->n_bytes, expected, t->id);
+            const struct fg_vocab_added *a = &v->added[t->added];
+            return fail_id(v, err, "added token", v->blob.data + a->at, a->n_bytes, expected,
+                           t->id);
         }
     }
     // Repetitions, which no token refers to, drop out.
