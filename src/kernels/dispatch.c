@@ -66,7 +66,7 @@ static uint16_t test_bf16(uint64_t *state, int kind)
 }
 
 // VDPBF16PS ignores MXCSR and its order of operations was long undocumented, so it counts only
-// where it gives the bits of dot2 (FG_GEMM_T_DIRECT and below needs no scratch).
+// where it gives the bits of dot2 (so few rows need no scratch).
 static bool dot2_agrees(fg_gemm_bf16_fn gemm, fg_gemm_bf16_fn truth)
 {
     enum { N = 77, ROWS = 8, T = 4 };

@@ -16,8 +16,8 @@ static int64_t ceil_div(int64_t a, int64_t b)
 // Elements of one part of k, a multiple of 16; n itself where one part will do.
 static int64_t part_of(int64_t n)
 {
-    if (n <= FG_GEMM_K_WHOLE) return n;
-    int64_t n_parts = (n + FG_GEMM_K_PART - 1) / FG_GEMM_K_PART;
+    if (n <= FG_GEMM_K_MAX) return n;
+    int64_t n_parts = (n + FG_GEMM_K_MAX - 1) / FG_GEMM_K_MAX;
     return ((n + n_parts - 1) / n_parts + 15) / 16 * 16;
 }
 
@@ -32,8 +32,8 @@ uint64_t fg_gemm_scratch_bytes(int64_t n, int64_t T)
 {
     if (T <= FG_GEMM_T_DIRECT) return 0;
     int64_t floats = FG_GEMM_ROWS * panel_stride(n); // monotone, so that the largest n serves all
-    if (n > FG_GEMM_K_WHOLE)
-        floats = FG_GEMM_ROWS * (panel_stride(FG_GEMM_K_PART) + (FG_GEMM_T_BLOCK + NR_MAX) * 16);
+    if (n > FG_GEMM_K_MAX)
+        floats = FG_GEMM_ROWS * (panel_stride(FG_GEMM_K_MAX) + (FG_GEMM_T_BLOCK + NR_MAX) * 16);
     return (uint64_t)floats * sizeof(float);
 }
 

@@ -6,16 +6,16 @@
 #define FG_KERNELS_GEMM_BLOCK_H
 #include "kernels/kernels.h"
 
-// A panel of FG_GEMM_ROWS weight rows is widened to FP32 once and used for all rows of x. Where n
-// passes FG_GEMM_K_WHOLE, k is cut into parts of at most FG_GEMM_K_PART and x into blocks of
-// FG_GEMM_T_BLOCK rows, whose lanes wait in scratch between the parts. Sizes: nr rows of x by one
-// part of k stay in 48 KB of L1; panel, lanes and the block of x together in 1 MB of L2.
-#define FG_GEMM_ROWS 32
-#define FG_GEMM_K_WHOLE 1536
-#define FG_GEMM_K_PART 1024
+// With more than a few rows of x, a panel of FG_GEMM_ROWS weight rows is widened to FP32 once and
+// used for all of them. Where n passes FG_GEMM_K_MAX, k is cut into parts of at most that and x
+// into blocks of FG_GEMM_T_BLOCK rows, whose lanes wait in scratch between the parts. Sizes: a
+// tile's rows of x and of the panel over one part of k are 40 KB, for L1; panel, lanes and the
+// block of x together about 1 MB, for L2.
+#define FG_GEMM_ROWS 64
+#define FG_GEMM_K_MAX 1024
 #define FG_GEMM_T_BLOCK 96
 // Up to this many rows of x, widening in the tile costs less than a panel.
-#define FG_GEMM_T_DIRECT 8
+#define FG_GEMM_T_DIRECT 12
 
 // Tiles: `rows` (1 .. mr) weight rows times `cols` (1 .. nr) rows of x, ldx apart, over n elements;
 // y[c * ldy + r] = dot. A tile of weights as stored, row_bytes apart, that also prefetches the mr

@@ -2,7 +2,7 @@
 // threads. An item is a range of outputs, and every output is computed whole by one kernel call, so
 // results depend neither on the cut nor on the number of threads. Which thread runs an item decides
 // its scratch and nothing else.
-#include "kernels/kernels.h"
+#include "kernels/gemm_block.h"
 
 static int64_t min_i64(int64_t a, int64_t b)
 {
@@ -28,12 +28,13 @@ static void *worker_scratch(const struct fg_parallel *par, int worker)
 
 // Few rows of x: an item is a stretch of weights, long enough to stream and short enough that no
 // thread waits long for the last one.
-#define DECODE_T_MAX 8
+#define DECODE_T_MAX FG_GEMM_T_DIRECT
 #define DECODE_ITEM_BYTES (96 << 10)
-// Many rows: an item is a block of weight rows times a block of x rows, both multiples of what the
-// GEMMs block by.
-#define PREFILL_ROWS 64
-#define PREFILL_T 96
+// Many rows: an item is a block of weight rows (what the GEMMs block by) times a block of x rows
+// that stays in L2 while a thread goes through the weights.
+#define PREFILL_ROWS FG_GEMM_ROWS
+#define PREFILL_T_MAX 192
+#define PREFILL_T_MIN 48
 #define ITEMS_PER_THREAD 8
 #define ROWS_GRAIN 8
 
@@ -44,7 +45,7 @@ struct linear_job {
     const uint16_t *xh;
     int64_t ldx, T;
     int64_t item_bytes; // decode: of weights
-    int64_t t_block, n_t_blocks;
+    int64_t t_block, n_row_items;
 };
 
 static int64_t weight_bytes(const struct fg_linear *m)
@@ -69,8 +70,8 @@ static void linear_item(void *ctx, int64_t item, int worker)
 {
     const struct linear_job *job = ctx;
     const struct fg_parallel *par = job->par;
-    int64_t row_item = item / job->n_t_blocks;
-    int64_t t0 = item % job->n_t_blocks * job->t_block;
+    int64_t row_item = item % job->n_row_items;
+    int64_t t0 = item / job->n_row_items * job->t_block;
     int64_t T = min_i64(job->t_block, job->T - t0);
 
     const struct fg_linear *m = job->mats;
@@ -123,22 +124,22 @@ void fg_parallel_linear(const struct fg_parallel *par, const struct fg_linear *m
         .par = par, .mats = mats, .x = x, .xh = xh, .ldx = ldx, .T = T, .t_block = T};
     job.item_bytes =
         min_i64(DECODE_ITEM_BYTES, total_bytes / ((int64_t)n_threads * ITEMS_PER_THREAD));
-    int64_t n_items = 0;
     for (int i = 0; i < n_mats; i++)
-        n_items += ceil_div(mats[i].n_out, rows_of(&job, &mats[i]));
-    if (n_items == 0 || T == 0) return;
+        job.n_row_items += ceil_div(mats[i].n_out, rows_of(&job, &mats[i]));
+    if (job.n_row_items == 0 || T == 0) return;
 
-    if (T > DECODE_T_MAX) { // cut x too where there would be too few items
-        int64_t wanted = ceil_div((int64_t)n_threads * ITEMS_PER_THREAD, n_items);
-        job.t_block = ceil_div(ceil_div(T, wanted), PREFILL_T) * PREFILL_T;
+    if (T > DECODE_T_MAX) { // cut x further where there would be too few items
+        int64_t n_blocks =
+            max_i64(ceil_div(T, PREFILL_T_MAX),
+                    ceil_div((int64_t)n_threads * ITEMS_PER_THREAD, job.n_row_items));
+        job.t_block = max_i64(PREFILL_T_MIN, ceil_div(ceil_div(T, n_blocks), 6) * 6);
     }
-    job.n_t_blocks = ceil_div(T, job.t_block);
 
     if (any_bf16) {
         struct round_job round = {par->kernels, xh, x, ldx, mats[0].n_in};
         fg_pool_run(par->pool, T, round_item, &round);
     }
-    fg_pool_run(par->pool, n_items * job.n_t_blocks, linear_item, &job);
+    fg_pool_run(par->pool, job.n_row_items * ceil_div(T, job.t_block), linear_item, &job);
 }
 
 // ---- attention

@@ -110,7 +110,7 @@ static void linear(int64_t n, int64_t T, int n_threads, bool fast)
 static void test_linear_equals_single_kernel_calls(void **state)
 {
     (void)state;
-    static const int64_t T_all[] = {1, 2, 8, 9, 97, 200};
+    static const int64_t T_all[] = {1, 2, 8, 12, 13, 97, 200};
     for (size_t j = 0; j < FG_COUNT(threads_all); j++) {
         for (size_t i = 0; i < FG_COUNT(T_all); i++) {
             linear(83, T_all[i], threads_all[j], false);
