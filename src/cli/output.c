@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "base/utf8.h"
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
@@ -11,8 +12,11 @@ int fg_out_flush(struct fg_error *err)
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
     int e = errno;
-    if (e == EPIPE || e == 0) return FG_EXIT_PIPE; // 0: an earlier write failed, and said so then
-    return fg_fail_errno(err, "standard output", "write", e);
+    if (e == 0) { // an earlier write failed, and its errno is gone: a pipe still tells
+        struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
+        e = poll(&out, 1, 0) == 1 && (out.revents & POLLERR) ? EPIPE : ENOSPC;
+    }
+    return e == EPIPE ? FG_EXIT_PIPE : fg_fail_errno(err, "standard output", "write", e);
 }
 
 int fg_out_json(struct fg_jwrite *w, struct fg_error *err)
@@ -99,7 +103,7 @@ void fg_out_visible(struct fg_buf *out, const char *s, size_t n)
             fg_buf_add(out, s + i, len);
         } else {
             for (size_t j = 0; j < len; j++)
-                fg_buf_printf(out, "\\x%02x", at[j]);
+                fg_buf_printf(out, "\\x%02X", at[j]);
         }
         i += len;
     }
