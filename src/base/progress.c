@@ -46,8 +46,8 @@ char *fg_format_bytes(char *out, size_t cap, uint64_t bytes)
         snprintf(out, cap, "%" PRIu64 " B", bytes);
         return out;
     }
-    double v = (double)bytes;
-    int u = -1;
+    double v = (double)bytes / 1024;
+    int u = 0;
     while (v >= 1023.5 && u < 4) {
         v /= 1024;
         u++;
