@@ -8,6 +8,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#undef fg_fail
+#undef fg_fail_range
+#undef fg_fail_errno
+#undef fg_fail_memory
+
 char *fg_escape(char *dst, size_t cap, const char *src, size_t n)
 {
     size_t at = 0, i = 0;

@@ -33,4 +33,11 @@ char *fg_error_line(const struct fg_error *err, char *out, size_t cap);
 // characters as \n, \t, \xNN and keeping valid UTF-8; cut with "..." to fit cap. Always
 // NUL-terminates. Returns dst.
 char *fg_escape(char *dst, size_t cap, const char *src, size_t n);
+
+#ifdef __clang_analyzer__ // sees one file at a time, and here that no failure returns 0
+#define fg_fail(err, code, ...) ((void)fg_fail(err, code, __VA_ARGS__), (code))
+#define fg_fail_range(...) ((void)fg_fail_range(__VA_ARGS__), FG_EINPUT)
+#define fg_fail_errno(...) ((void)fg_fail_errno(__VA_ARGS__), FG_EINPUT)
+#define fg_fail_memory(...) ((void)fg_fail_memory(__VA_ARGS__), FG_ERESOURCE)
+#endif
 #endif
