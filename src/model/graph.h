@@ -25,9 +25,9 @@ struct fg_state {
 // Every intermediate of a block by name, for comparison with the reference. `data` is [T][width]
 // with row stride ld, rows at absolute positions pos .. pos + T - 1; layer -1: not of a layer.
 // Valid during the call only.
-//   embed · attn_norm · gdn_qkv gdn_z gdn_b gdn_a gdn_conv gdn_q gdn_k gdn_alpha gdn_beta gdn_o
-//   gdn_norm · q_proj k_proj v q_norm k_norm q_rope k_rope attn_o attn_gated · mixer_out · mid
-//   (residual) · mlp_norm mlp_gate mlp_up mlp_act mlp_out · layer_out · final_norm logits
+//   embed; attn_norm; gdn_qkv gdn_z gdn_b gdn_a gdn_conv gdn_q gdn_k gdn_alpha gdn_beta gdn_o
+//   gdn_norm; q_proj k_proj v q_rope k_rope attn_o attn_gated; mixer_out; mid (residual); mlp_norm
+//   mlp_gate mlp_up mlp_act mlp_out; layer_out; final_norm logits
 typedef void (*fg_tap_fn)(void *ctx, const char *name, int layer, int64_t pos, int64_t T,
                           int64_t width, const float *data, int64_t ld);
 

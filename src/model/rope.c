@@ -45,15 +45,25 @@ static int number_of_either(const struct source *s, const char *key, double def,
     return rc;
 }
 
+// Context of the unscaled model. Beside the rope object it wins over the value inside, as in the
+// reference.
+static int original_positions(const struct fg_config *cfg, const struct source *s, double *out)
+{
+    const char *key = "original_max_position_embeddings";
+    bool given;
+    int rc = fg_json_f64(s->doc, s->text, s->text_where, key, 0, out, &given, s->err);
+    if (rc == 0 && !given) rc = number(s, key, (double)cfg->max_positions, out, NULL);
+    if (rc == 0 && !(*out >= 1)) rc = bad(s, key, "at least 1", *out);
+    return rc;
+}
+
 // yarn (section 6): low frequencies are divided by the factor, high ones kept, with a ramp between.
 static int yarn(struct fg_config *cfg, const struct source *s)
 {
     double factor, original, beta_fast, beta_slow, attention;
     bool has_attention, truncate;
     int rc = number(s, "factor", 1, &factor, NULL);
-    if (rc == 0)
-        rc = number(s, "original_max_position_embeddings", (double)cfg->max_positions, &original,
-                    NULL);
+    if (rc == 0) rc = original_positions(cfg, s, &original);
     if (rc == 0) rc = number(s, "beta_fast", 32, &beta_fast, NULL);
     if (rc == 0) rc = number(s, "beta_slow", 1, &beta_slow, NULL);
     if (rc == 0) rc = number(s, "attention_factor", 0, &attention, &has_attention);
@@ -61,7 +71,6 @@ static int yarn(struct fg_config *cfg, const struct source *s)
         rc = fg_json_bool(s->doc, s->obj, s->where, "truncate", true, &truncate, NULL, s->err);
     if (rc) return rc;
     if (!(factor >= 1)) return bad(s, "factor", "at least 1", factor);
-    if (!(original >= 1)) return bad(s, "original_max_position_embeddings", "at least 1", original);
     if (!(beta_fast > 0)) return bad(s, "beta_fast", "above 0", beta_fast);
     if (!(beta_slow > 0)) return bad(s, "beta_slow", "above 0", beta_slow);
     // The two variants of the attention factor that some models carry are not of these families.
@@ -94,12 +103,9 @@ static int llama3(struct fg_config *cfg, const struct source *s)
     int rc = number(s, "factor", 0, &factor, NULL);
     if (rc == 0) rc = number(s, "low_freq_factor", 1, &low, NULL);
     if (rc == 0) rc = number(s, "high_freq_factor", 4, &high, NULL);
-    if (rc == 0)
-        rc = number(s, "original_max_position_embeddings", (double)cfg->max_positions, &original,
-                    NULL);
+    if (rc == 0) rc = original_positions(cfg, s, &original);
     if (rc) return rc;
     if (!(factor >= 1)) return bad(s, "factor", "at least 1", factor);
-    if (!(original >= 1)) return bad(s, "original_max_position_embeddings", "at least 1", original);
     if (!(low > 0)) return bad(s, "low_freq_factor", "above 0", low);
     if (!(high > low)) return bad(s, "high_freq_factor", "above low_freq_factor", high);
     for (int64_t i = 0; i < cfg->rot / 2; i++) {

@@ -196,6 +196,13 @@ static void rotary_variants(void **state)
     assert_true(c.inv_freq[0] == base.inv_freq[0]);
     assert_true(fabsf(c.inv_freq[31] * 4 - base.inv_freq[31]) < 1e-6f * base.inv_freq[31]);
     assert_true(fabs((double)c.rope_scale - (0.1 * log(4.0) + 1)) < 1e-7);
+
+    // The unscaled context beside the rope object wins over the one inside.
+    must_parse(LLAMA(",\"original_max_position_embeddings\":2048,\"rope_scaling\":{"
+                     "\"rope_type\":\"yarn\",\"factor\":4,"
+                     "\"original_max_position_embeddings\":64}"),
+               &base, &arena);
+    assert_memory_equal(base.inv_freq, c.inv_freq, 32 * sizeof(float));
     fg_arena_free(&arena);
 }
 
