@@ -237,29 +237,58 @@ static int first_sibling(int cpu)
     return first;
 }
 
-// CPUs' worth of time that the cgroup (v2, else v1) grants, rounded up; INT_MAX when unlimited.
+// CPUs' worth of time that quota and period in microseconds grant, rounded up; INT_MAX: unlimited.
+static int cpus_of(long long quota, long long period)
+{
+    if (quota <= 0 || period <= 0) return INT_MAX;
+    long long cpus = quota / period + (quota % period != 0);
+    return cpus < INT_MAX ? (int)cpus : INT_MAX;
+}
+
+// The one number in a file, -1 when there is none.
+static long long number_in(const char *path)
+{
+    long long n = -1;
+    FILE *f = fopen(path, "re");
+    if (!f) return -1;
+    if (fscanf(f, "%lld", &n) != 1) n = -1;
+    fclose(f);
+    return n;
+}
+
+// The least that this process's cgroup or one above it grants (cgroup v2).
+static int cgroup2_cpus(void)
+{
+    char path[PATH_MAX] = "", file[PATH_MAX + 64];
+    int least = INT_MAX;
+    FILE *f = fopen("/proc/self/cgroup", "re");
+    if (!f) return least;
+    while (fgets(path, sizeof path, f) && strncmp(path, "0::", 3) != 0)
+        path[0] = '\0';
+    fclose(f);
+    char *group = strncmp(path, "0::", 3) == 0 ? path + 3 : path;
+    group[strcspn(group, "\n")] = '\0';
+    for (;;) {
+        long long quota, period;
+        snprintf(file, sizeof file, "/sys/fs/cgroup%s/cpu.max", group);
+        f = fopen(file, "re");
+        if (f) { // "max 100000" or "150000 100000"
+            int granted =
+                fscanf(f, "%lld %lld", &quota, &period) == 2 ? cpus_of(quota, period) : INT_MAX;
+            if (granted < least) least = granted;
+            fclose(f);
+        }
+        char *slash = strrchr(group, '/');
+        if (!slash) return least;
+        *slash = '\0';
+    }
+}
+
 static int cgroup_cpus(void)
 {
-    long long quota = -1, period = 0;
-    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "re");
-    if (f) {
-        if (fscanf(f, "%lld %lld", &quota, &period) != 2) quota = -1; // "max 100000"
-        fclose(f);
-    } else {
-        f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_quota_us", "re");
-        if (f) {
-            if (fscanf(f, "%lld", &quota) != 1) quota = -1;
-            fclose(f);
-        }
-        f = fopen("/sys/fs/cgroup/cpu/cpu.cfs_period_us", "re");
-        if (f) {
-            if (fscanf(f, "%lld", &period) != 1) period = 0;
-            fclose(f);
-        }
-    }
-    if (quota <= 0 || period <= 0) return INT_MAX;
-    long long cpus = (quota + period - 1) / period;
-    return cpus < INT_MAX ? (int)cpus : INT_MAX;
+    int v2 = cgroup2_cpus(), v1 = cpus_of(number_in("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
+                                          number_in("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
+    return v1 < v2 ? v1 : v2;
 }
 
 int fg_threads_default(void)
