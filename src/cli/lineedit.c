@@ -130,17 +130,25 @@ int fg_lineedit_open(struct fg_lineedit **out, const char *path, struct fg_error
     return 0;
 }
 
+// libedit writes to a file only (it sets the mode of the descriptor), so the text takes a way
+// round.
 static int save_history(struct fg_lineedit *l, struct fg_error *err)
 {
-    char *text = NULL;
-    size_t n = 0;
     HistEvent ev;
-    FILE *f = open_memstream(&text, &n);
-    if (!f) return fg_fail_memory(err, "history", 0);
-    history(l->history, &ev, H_SAVE_FP, f);
+    FILE *f = tmpfile();
+    if (!f) return fg_fail_errno(err, l->history_path, "write", errno);
+    struct fg_buf text = {0};
+    char block[4096];
+    bool saved = history(l->history, &ev, H_SAVE_FP, f) != -1;
+    rewind(f);
+    for (size_t n; (n = fread(block, 1, sizeof block, f)) > 0;)
+        fg_buf_add(&text, block, n);
+    saved = saved && !ferror(f) && !text.failed;
     fclose(f);
-    int rc = fg_file_replace(l->history_path, text, n, err);
-    free(text);
+    int rc = saved ? fg_file_replace(l->history_path, text.data, text.len, err)
+                   : fg_fail(err, FG_EFAILED, "history", l->history_path, NULL, NULL,
+                             "it could not be written");
+    fg_buf_free(&text);
     return rc;
 }
 
