@@ -2,6 +2,7 @@
 //   T = 1: weights read in GB/s, over a set of matrices that no cache holds, against the read
 //          bandwidth of a plain sum over the same memory with the same threads, before and after.
 //   T > 1: GFLOP/s against FP32 FMAs on registers alone, in the level's own vectors.
+// Best times: other programs can only take away.
 // Usage: bench_gemm [--json] [--threads N] [--gib G] [--isa LEVEL]
 #include "base/arena.h"
 #include "base/num.h"
@@ -37,6 +38,9 @@ static double now(void)
 }
 
 // ---- roofs
+
+// What is timed at once when reading; passes go over all the weights, which no cache holds.
+#define STRETCH (128u << 20)
 
 struct read_job {
     const uint8_t *data;
@@ -137,15 +141,15 @@ static void read_item(void *ctx, int64_t item, int worker)
     job->sums[worker % 256] += sum;
 }
 
-// Bytes per second, the best of three passes.
+// Bytes per second: the best stretch of two passes, since other programs can only take away.
 static double read_roof(const struct bench *b)
 {
-    struct read_job job = {.data = b->weights, .item_bytes = 1 << 20};
     double best = 0;
-    for (int i = 0; i < 3; i++) {
+    for (uint64_t at = 0; at + STRETCH <= 2 * b->weights_bytes; at += STRETCH) {
+        struct read_job job = {.data = b->weights + at % b->weights_bytes, .item_bytes = 256 << 10};
         double t0 = now();
-        fg_pool_run(b->pool, (int64_t)(b->weights_bytes / job.item_bytes), read_item, &job);
-        double rate = (double)b->weights_bytes / (now() - t0);
+        fg_pool_run(b->pool, (int64_t)(STRETCH / job.item_bytes), read_item, &job);
+        double rate = STRETCH / (now() - t0);
         if (rate > best) best = rate;
     }
     return best;
@@ -174,10 +178,10 @@ static double fma_roof(const struct bench *b, const char *isa)
     if (strcmp(isa, "ref") == 0) return 0;
     struct fma_job job = {.avx512 = strcmp(isa, "avx2") != 0};
     double flop = 2.0 * FMA_ROUNDS * (job.avx512 ? 24 * 16 : 12 * 8), best = 0;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 40; i++) {
         double t0 = now();
-        fg_pool_run(b->pool, b->n_threads * 8, fma_item, &job);
-        double rate = flop * b->n_threads * 8 / (now() - t0);
+        fg_pool_run(b->pool, b->n_threads, fma_item, &job);
+        double rate = flop * b->n_threads / (now() - t0);
         if (rate > best) best = rate;
     }
     return best;
@@ -209,7 +213,8 @@ static void print_line(struct bench *b, const char *isa, const char *type, int64
 }
 
 // Runs matrices [n_out][n] over the weight memory, one after another, each a job of its own as in a
-// model, for at least `seconds`; returns seconds per matrix, of the best pass.
+// model, for at least `seconds` and two passes of T = 1; returns seconds per matrix, of the best
+// stretch of matrices (T = 1) or the best matrix.
 static double time_products(const struct bench *b, const struct fg_kernels *k, int type, int64_t n,
                             int64_t n_out, int64_t T, double seconds)
 {
@@ -232,18 +237,19 @@ static double time_products(const struct bench *b, const struct fg_kernels *k, i
                               .scratch = scratch,
                               .scratch_bytes_per_worker = scratch_bytes,
                               .fast = type == FG_N_DTYPES};
+    int at_once = T == 1 ? (int)(STRETCH / matrix_bytes) : 1;
+    int n_at_least = T == 1 ? 2 * n_matrices : 1;
     double best = 1e30, start = now();
-    do {
+    for (int m = 0; m < n_at_least || now() - start < seconds; m += at_once) {
         double t0 = now();
-        int m = 0;
-        for (; m < n_matrices && (m == 0 || now() - t0 < seconds || T == 1); m++) {
-            struct fg_linear mat = {
-                b->weights + (uint64_t)m * matrix_bytes, dtype, n_out, n, NULL, y, n_out};
+        for (int i = 0; i < at_once; i++) {
+            uint64_t at = (uint64_t)((m + i) % n_matrices) * matrix_bytes;
+            struct fg_linear mat = {b->weights + at, dtype, n_out, n, NULL, y, n_out};
             fg_parallel_linear(&par, &mat, 1, x, n, T, xh);
         }
-        double each = (now() - t0) / m;
+        double each = (now() - t0) / at_once;
         if (each < best) best = each;
-    } while (now() - start < seconds);
+    }
     free(x);
     free(y);
     free(xh);
@@ -251,17 +257,27 @@ static double time_products(const struct bench *b, const struct fg_kernels *k, i
     return best;
 }
 
-static void bench_level(struct bench *b, const struct fg_kernels *k, double bandwidth)
+static bool differs(const struct fg_kernels *k, const struct fg_kernels *below, int type)
 {
+    if (!below) return true;
+    return type < FG_N_DTYPES ? k->gemm[type] != below->gemm[type]
+                              : k->gemm_bf16_bf16 != below->gemm_bf16_bf16;
+}
+
+// `below`: the level before this one, whose figures need no repeating where it has the same kernel;
+// NULL: none.
+static void bench_level(struct bench *b, const struct fg_kernels *k, const struct fg_kernels *below)
+{
+    double bandwidth = read_roof(b);
     static const int64_t shapes[][2] = {{576, 1536}, {1536, 576}, {5120, 5120}};
     static const int64_t T_all[] = {8, 64, 512};
     bool ref = strcmp(k->isa, "ref") == 0;
     for (int type = 0; type < N_TYPES; type++) {
         enum fg_dtype dtype = type < FG_N_DTYPES ? (enum fg_dtype)type : FG_BF16;
         for (size_t s = 0; s < FG_COUNT(shapes); s++) {
-            if (ref) continue; // the truth need not be fast
+            if (ref || !differs(k, below, type)) continue; // the truth need not be fast
             int64_t n = shapes[s][0], n_out = shapes[s][1];
-            double each = time_products(b, k, type, n, n_out, 1, 0.5);
+            double each = time_products(b, k, type, n, n_out, 1, 0);
             double bytes = (double)(n * n_out) * (double)fg_dtype_bytes(dtype);
             print_line(b, k->isa, type_names[type], n, n_out, 1, bytes / each, bandwidth);
         }
@@ -271,7 +287,7 @@ static void bench_level(struct bench *b, const struct fg_kernels *k, double band
         for (size_t s = 0; s < FG_COUNT(shapes); s++) {
             for (size_t t = 0; t < FG_COUNT(T_all); t++) {
                 int64_t n = shapes[s][0], n_out = shapes[s][1], T = T_all[t];
-                if (ref && (s > 0 || T > 8)) continue;
+                if ((ref && (s > 0 || T > 8)) || !differs(k, below, type)) continue;
                 double each = time_products(b, k, type, n, n_out, T, 0.15);
                 double flop = 2.0 * (double)n * (double)n_out * (double)T;
                 print_line(b, k->isa, type_names[type], n, n_out, T, flop / each, roof);
@@ -328,7 +344,8 @@ int main(int argc, char **argv)
     int n_levels;
     const struct fg_kernels *const *levels = fg_kernels_levels(&n_levels);
     for (int i = 0; i < n_levels; i++)
-        if (!b.isa || strcmp(b.isa, levels[i]->isa) == 0) bench_level(&b, levels[i], before);
+        if (!b.isa || strcmp(b.isa, levels[i]->isa) == 0)
+            bench_level(&b, levels[i], i > 0 && !b.isa ? levels[i - 1] : NULL);
     double after = read_roof(&b);
     if (b.json)
         printf("\n],\"read_gb_per_s_after\":%.2f}\n", after * 1e-9);

@@ -121,7 +121,7 @@ static void check(enum fg_dtype type, bool dot2, int64_t n, int64_t n_out, int64
 static void check_types(int64_t n, int64_t n_out, int64_t T, uint64_t seed, enum numbers kind)
 {
     for (int type = 0; type < FG_N_DTYPES; type++)
-        check(type, false, n, n_out, T, seed, kind);
+        check((enum fg_dtype)type, false, n, n_out, T, seed, kind);
     check(FG_BF16, true, n, n_out, T, seed, kind);
 }
 
@@ -334,7 +334,8 @@ static void test_widen_keeps_to_its_row(void **state)
     (void)state;
     int n_levels;
     const struct fg_kernels *const *levels = fg_kernels_levels(&n_levels);
-    for (int type = 0; type < FG_N_DTYPES; type++) {
+    for (int i_type = 0; i_type < FG_N_DTYPES; i_type++) {
+        enum fg_dtype type = (enum fg_dtype)i_type;
         for (int64_t n = 1; n <= 40; n++) {
             size_t bytes = (size_t)n * fg_dtype_bytes(type);
             struct fenced src = fenced_new(bytes), dst = fenced_new((size_t)n * 4);

@@ -1,11 +1,10 @@
 // kernels/avx2/convert.h: eight elements to FP32, from any byte address.
 #ifndef FG_KERNELS_AVX2_CONVERT_H
 #define FG_KERNELS_AVX2_CONVERT_H
+#include "kernels/inline.h"
 #include "kernels/kernels.h"
 #include <immintrin.h>
 #include <string.h>
-
-#define FG_INLINE static inline __attribute__((always_inline))
 
 // All ones in the first n lanes; n may be negative or above 8.
 FG_INLINE __m256i fg_mask8(int64_t n)

@@ -10,6 +10,36 @@
 #define NR 3
 static_assert(FG_GEMM_ROWS % MR == 0 && FG_GEMM_T_DIRECT >= NR, "whole tiles");
 
+// Eight lanes, half h, of 2 weight rows times cols rows of x at x: acc[(c * MR + r) * 2 + h].
+FG_INLINE void half(__m256 *acc, const int h, __m256 a0, __m256 a1, const float *x, int64_t ldx,
+                    const int cols)
+{
+    FG_UNROLL
+    for (int c = 0; c < cols; c++) {
+        __m256 b = _mm256_loadu_ps(x + c * ldx);
+#if !defined(__clang__)
+        __asm__("" : "+x"(b)); // one load for both: gcc would fold it into each FMA
+#endif
+        acc[c * 4 + h] = _mm256_fmadd_ps(a0, b, acc[c * 4 + h]);
+        acc[c * 4 + 2 + h] = _mm256_fmadd_ps(a1, b, acc[c * 4 + 2 + h]);
+    }
+}
+
+// The same for the first `count` lanes; the others keep their sum: adding +0 would turn -0 into +0.
+FG_INLINE void half_masked(__m256 *acc, const int h, __m256 a0, __m256 a1, const float *x,
+                           int64_t ldx, const int cols, int64_t count)
+{
+    __m256i live = fg_mask8(count);
+    __m256 mask = _mm256_castsi256_ps(live);
+    FG_UNROLL
+    for (int c = 0; c < cols; c++) {
+        __m256 b = _mm256_maskload_ps(x + c * ldx, live);
+        __m256 *s0 = &acc[c * 4 + h], *s1 = &acc[c * 4 + 2 + h];
+        *s0 = _mm256_blendv_ps(*s0, _mm256_fmadd_ps(a0, b, *s0), mask);
+        *s1 = _mm256_blendv_ps(*s1, _mm256_fmadd_ps(a1, b, *s1), mask);
+    }
+}
+
 // All kinds of tile, for constant type, cols, ahead and out or no out, as in avx512/gemm.c. A
 // missing weight row repeats the other and is not stored in y.
 FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8_t *w,
@@ -18,11 +48,10 @@ FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8
 {
     int64_t n = part.n, o1 = rows > 1 ? ldo : 0;
     const uint8_t *w1 = w + (rows > 1 ? row_bytes : 0);
-    __m256 acc[NR][2][2]; // column, row, half
-#pragma GCC unroll 32
-    for (int i = 0; i < cols * 4; i++)
-        acc[i / 4][i / 2 % 2][i % 2] =
-            part.first ? _mm256_setzero_ps() : _mm256_load_ps(part.carry + 8 * i);
+    __m256 acc[NR * MR * 2];
+    FG_UNROLL
+    for (int i = 0; i < cols * MR * 2; i++)
+        acc[i] = part.first ? _mm256_setzero_ps() : _mm256_load_ps(part.carry + 8 * i);
 
     int64_t k = 0;
     for (; k + 16 <= n; k += 16) {
@@ -31,51 +60,42 @@ FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8
             _mm_prefetch((const char *)(w + at), _MM_HINT_T0);
             _mm_prefetch((const char *)(w1 + at), _MM_HINT_T0);
         }
-#pragma GCC unroll 32
-        for (int h = 0; h < 2; h++) {
-            __m256 a0 = fg_load8(w, type, k + 8 * h), a1 = fg_load8(w1, type, k + 8 * h);
-            if (out) {
-                _mm256_store_ps(out + k + 8 * h, a0);
-                _mm256_store_ps(out + o1 + k + 8 * h, a1);
-            }
-#pragma GCC unroll 32
-            for (int c = 0; c < cols; c++) {
-                __m256 b = _mm256_loadu_ps(x + c * ldx + k + 8 * h);
-                acc[c][0][h] = _mm256_fmadd_ps(a0, b, acc[c][0][h]);
-                acc[c][1][h] = _mm256_fmadd_ps(a1, b, acc[c][1][h]);
-            }
+        __m256 a0 = fg_load8(w, type, k), a1 = fg_load8(w1, type, k);
+        half(acc, 0, a0, a1, x + k, ldx, cols);
+        if (out) {
+            _mm256_store_ps(out + k, a0);
+            _mm256_store_ps(out + o1 + k, a1);
+        }
+        a0 = fg_load8(w, type, k + 8), a1 = fg_load8(w1, type, k + 8);
+        half(acc, 1, a0, a1, x + k + 8, ldx, cols);
+        if (out) {
+            _mm256_store_ps(out + k + 8, a0);
+            _mm256_store_ps(out + o1 + k + 8, a1);
         }
     }
-    if (k < n) { // lanes past n keep their sum: adding +0 would turn -0 into +0
-        struct fg_padded16 pad[2];
-        fg_pad16(&pad[0], w, type, k, n - k);
-        fg_pad16(&pad[1], w1, type, k, n - k);
-#pragma GCC unroll 32
-        for (int h = 0; h < 2; h++) {
-            __m256i live = fg_mask8(n - k - 8 * h);
-            if (out) { // panel rows are whole lines
-                _mm256_store_ps(out + k + 8 * h, fg_load8(pad[0].bytes, type, 8 * h));
-                _mm256_store_ps(out + o1 + k + 8 * h, fg_load8(pad[1].bytes, type, 8 * h));
-            }
-#pragma GCC unroll 32
-            for (int c = 0; c < cols; c++) {
-                __m256 b = _mm256_maskload_ps(x + c * ldx + k + 8 * h, live);
-#pragma GCC unroll 32
-                for (int r = 0; r < 2; r++) {
-                    __m256 sum =
-                        _mm256_fmadd_ps(fg_load8(pad[r].bytes, type, 8 * h), b, acc[c][r][h]);
-                    acc[c][r][h] = _mm256_blendv_ps(acc[c][r][h], sum, _mm256_castsi256_ps(live));
-                }
-            }
+    if (k < n) {
+        struct fg_padded16 p0, p1;
+        fg_pad16(&p0, w, type, k, n - k);
+        fg_pad16(&p1, w1, type, k, n - k);
+        __m256 a0 = fg_load8(p0.bytes, type, 0), a1 = fg_load8(p1.bytes, type, 0);
+        __m256 b0 = fg_load8(p0.bytes, type, 8), b1 = fg_load8(p1.bytes, type, 8);
+        half_masked(acc, 0, a0, a1, x + k, ldx, cols, n - k);
+        half_masked(acc, 1, b0, b1, x + k + 8, ldx, cols, n - k - 8);
+        if (out) { // panel rows are whole lines
+            _mm256_store_ps(out + k, a0);
+            _mm256_store_ps(out + o1 + k, a1);
+            _mm256_store_ps(out + k + 8, b0);
+            _mm256_store_ps(out + o1 + k + 8, b1);
         }
     }
 
-    if (part.last)
+    if (part.last) {
         fg_store_sums2(y, ldy, rows, acc, cols);
-    else
-#pragma GCC unroll 32
-        for (int i = 0; i < cols * 4; i++)
-            _mm256_store_ps(part.carry + 8 * i, acc[i / 4][i / 2 % 2][i % 2]);
+        return;
+    }
+    FG_UNROLL
+    for (int i = 0; i < cols * MR * 2; i++)
+        _mm256_store_ps(part.carry + 8 * i, acc[i]);
 }
 
 FG_INLINE void direct(const enum fg_dtype type, float *y, int64_t ldy, const uint8_t *w,
@@ -86,16 +106,24 @@ FG_INLINE void direct(const enum fg_dtype type, float *y, int64_t ldy, const uin
     tile(type, y, ldy, w, row_bytes, rows, x, ldx, cols, whole, true, NULL, 0);
 }
 
-// Tiles of weights of one type.
+// Tiles of weights of one type: a function for each cols, for in one function compilers join their
+// loops again.
+#define DIRECT_TILE(name, type, cols)                                                              \
+    static void name##_##cols(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes,          \
+                              int rows, const float *x, int64_t ldx, int cols_, int64_t n)         \
+    {                                                                                              \
+        (void)cols_;                                                                               \
+        direct(type, y, ldy, w, row_bytes, rows, x, ldx, cols, n);                                 \
+    }
 #define DIRECT_TILES(name, type)                                                                   \
+    DIRECT_TILE(name, type, 1)                                                                     \
+    DIRECT_TILE(name, type, 2)                                                                     \
+    DIRECT_TILE(name, type, 3)                                                                     \
     static void name(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows,         \
                      const float *x, int64_t ldx, int cols, int64_t n)                             \
     {                                                                                              \
-        switch (cols) {                                                                            \
-        case 1: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 1, n); break;                     \
-        case 2: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 2, n); break;                     \
-        default: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 3, n); break;                    \
-        }                                                                                          \
+        static const fg_tile_fn by_cols[NR] = {name##_1, name##_2, name##_3};                      \
+        by_cols[cols - 1](y, ldy, w, row_bytes, rows, x, ldx, cols, n);                            \
     }
 DIRECT_TILES(fg_tile_f32_f32_avx2, FG_F32)
 DIRECT_TILES(fg_tile_f16_f32_avx2, FG_F16)
@@ -112,20 +140,24 @@ WIDEN_TILE(fg_tile_widen_f32_avx2, FG_F32)
 WIDEN_TILE(fg_tile_widen_f16_avx2, FG_F16)
 WIDEN_TILE(fg_tile_widen_bf16_avx2, FG_BF16)
 
-FG_INLINE void panel_tile(float *y, int64_t ldy, const float *panel, int64_t ldp, int rows,
-                          const float *x, int64_t ldx, const int cols, struct fg_part part)
-{
-    tile(FG_F32, y, ldy, (const uint8_t *)panel, 4 * ldp, rows, x, ldx, cols, part, false, NULL, 0);
-}
+#define PANEL_TILE(cols)                                                                           \
+    static void panel_tile_##cols(float *y, int64_t ldy, const float *panel, int64_t ldp,          \
+                                  int rows, const float *x, int64_t ldx, int cols_,                \
+                                  struct fg_part part)                                             \
+    {                                                                                              \
+        (void)cols_;                                                                               \
+        tile(FG_F32, y, ldy, (const uint8_t *)panel, 4 * ldp, rows, x, ldx, cols, part, false,     \
+             NULL, 0);                                                                             \
+    }
+PANEL_TILE(1)
+PANEL_TILE(2)
+PANEL_TILE(3)
 
 static void fg_tile_panel_f32_avx2(float *y, int64_t ldy, const float *panel, int64_t ldp, int rows,
                                    const float *x, int64_t ldx, int cols, struct fg_part part)
 {
-    switch (cols) {
-    case 1: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 1, part); break;
-    case 2: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 2, part); break;
-    default: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 3, part); break;
-    }
+    static const fg_panel_tile_fn by_cols[NR] = {panel_tile_1, panel_tile_2, panel_tile_3};
+    by_cols[cols - 1](y, ldy, panel, ldp, rows, x, ldx, cols, part);
 }
 
 static const struct fg_gemm_tiles tiles = {

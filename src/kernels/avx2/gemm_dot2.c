@@ -9,7 +9,7 @@
 #define FLUSH (_MM_FLUSH_ZERO_ON | 0x0040) // and subnormals read as zero
 
 struct lanes {
-    _Alignas(32) float at[NR][MR][2][8]; // column, row, half
+    _Alignas(32) float at[NR * MR * 2][8]; // column, row, half
 };
 
 FG_INLINE __m256i load_pairs(const void *p)
@@ -37,48 +37,40 @@ FG_INLINE __m256 add_pairs(__m256 acc, __m256i w, __m256i x)
 FG_INLINE void sum_of(struct lanes *out, const uint8_t *w, int64_t row_bytes, int rows,
                       const uint16_t *x, int64_t ldx, const int cols, int64_t n)
 {
-    __m256 acc[NR][MR][2];
-#pragma GCC unroll 32
+    __m256 acc[NR * MR * 2];
+    FG_UNROLL
     for (int i = 0; i < cols * MR * 2; i++)
-        acc[i / (MR * 2)][i / 2 % MR][i % 2] = _mm256_setzero_ps();
+        acc[i] = _mm256_setzero_ps();
     int64_t at[MR] = {0, rows > 1 ? row_bytes : 0};
 
     int64_t k = 0;
-    for (; k + 32 <= n; k += 32)
-#pragma GCC unroll 32
-        for (int h = 0; h < 2; h++)
-#pragma GCC unroll 32
-            for (int c = 0; c < cols; c++)
-#pragma GCC unroll 32
-                for (int r = 0; r < MR; r++)
-                    acc[c][r][h] = add_pairs(acc[c][r][h], load_pairs(w + at[r] + 2 * (k + 16 * h)),
-                                             load_pairs(x + c * ldx + k + 16 * h));
-    if (k < n) {
-        uint16_t pw[MR][32] = {0}, px[NR][32] = {0};
-#pragma GCC unroll 32
-        for (int r = 0; r < MR; r++)
-            memcpy(pw[r], w + at[r] + 2 * k, 2 * (size_t)(n - k));
-#pragma GCC unroll 32
-        for (int c = 0; c < cols; c++)
-            memcpy(px[c], x + c * ldx + k, 2 * (size_t)(n - k));
-#pragma GCC unroll 32
-        for (int h = 0; h < 2; h++) {
-            __m256 live = _mm256_castsi256_ps(fg_mask8((n - k + 1) / 2 - 8 * h));
-#pragma GCC unroll 32
-            for (int c = 0; c < cols; c++)
-#pragma GCC unroll 32
-                for (int r = 0; r < MR; r++)
-                    acc[c][r][h] =
-                        _mm256_blendv_ps(acc[c][r][h],
-                                         add_pairs(acc[c][r][h], load_pairs(pw[r] + 16 * h),
-                                                   load_pairs(px[c] + 16 * h)),
-                                         live);
+    for (; k + 32 <= n; k += 32) {
+        FG_UNROLL
+        for (int i = 0; i < cols * MR * 2; i++) {
+            int c = i / (MR * 2), r = i / 2 % MR, h = i % 2;
+            acc[i] = add_pairs(acc[i], load_pairs(w + at[r] + 2 * (k + 16 * h)),
+                               load_pairs(x + c * ldx + k + 16 * h));
         }
     }
-#pragma GCC unroll 32
+    if (k < n) {
+        uint16_t pw[MR][32] = {0}, px[NR][32] = {0};
+        FG_UNROLL
+        for (int r = 0; r < MR; r++)
+            memcpy(pw[r], w + at[r] + 2 * k, 2 * (size_t)(n - k));
+        FG_UNROLL
+        for (int c = 0; c < cols; c++)
+            memcpy(px[c], x + c * ldx + k, 2 * (size_t)(n - k));
+        FG_UNROLL
+        for (int i = 0; i < cols * MR * 2; i++) {
+            int c = i / (MR * 2), r = i / 2 % MR, h = i % 2;
+            __m256 live = _mm256_castsi256_ps(fg_mask8((n - k + 1) / 2 - 8 * h));
+            __m256 sum = add_pairs(acc[i], load_pairs(pw[r] + 16 * h), load_pairs(px[c] + 16 * h));
+            acc[i] = _mm256_blendv_ps(acc[i], sum, live);
+        }
+    }
+    FG_UNROLL
     for (int i = 0; i < cols * MR * 2; i++)
-        _mm256_store_ps(out->at[i / (MR * 2)][i / 2 % MR][i % 2],
-                        acc[i / (MR * 2)][i / 2 % MR][i % 2]);
+        _mm256_store_ps(out->at[i], acc[i]);
 }
 
 static __attribute__((noinline)) void sum_lanes(struct lanes *out, const uint8_t *w,
@@ -101,10 +93,10 @@ static void fg_tile_bf16_bf16_avx2(float *y, int64_t ldy, const uint8_t *w, int6
     _mm_setcsr(csr);
 
     for (int c = 0; c < cols; c++) {
-        __m256 acc[1][2][2];
-#pragma GCC unroll 32
-        for (int i = 0; i < 4; i++)
-            acc[0][i / 2][i % 2] = _mm256_load_ps(lanes.at[c][i / 2][i % 2]);
+        __m256 acc[MR * 2];
+        FG_UNROLL
+        for (int i = 0; i < MR * 2; i++)
+            acc[i] = _mm256_load_ps(lanes.at[c * MR * 2 + i]);
         fg_store_sums2(y + c * ldy, ldy, rows, acc, 1);
     }
 }

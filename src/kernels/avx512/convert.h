@@ -1,10 +1,9 @@
 // kernels/avx512/convert.h: sixteen elements to FP32, from any byte address.
 #ifndef FG_KERNELS_AVX512_CONVERT_H
 #define FG_KERNELS_AVX512_CONVERT_H
+#include "kernels/inline.h"
 #include "kernels/kernels.h"
 #include <immintrin.h>
-
-#define FG_INLINE static inline __attribute__((always_inline))
 
 // The first n < 16 lanes.
 FG_INLINE __mmask16 fg_mask16(int64_t n)

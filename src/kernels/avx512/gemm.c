@@ -25,7 +25,7 @@ FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8
     const uint8_t *w2 = rows > 2 ? w1 + row_bytes : w1;
     const uint8_t *w3 = rows > 3 ? w2 + row_bytes : w2;
     __m512 acc[NR * MR];
-#pragma GCC unroll 32
+    FG_UNROLL
     for (int i = 0; i < cols * MR; i++)
         acc[i] = part.first ? _mm512_setzero_ps() : _mm512_load_ps(part.carry + 16 * i);
 
@@ -46,7 +46,7 @@ FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8
             _mm_prefetch((const char *)(w2 + at), _MM_HINT_T0);
             _mm_prefetch((const char *)(w3 + at), _MM_HINT_T0);
         }
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int c = 0; c < cols; c++) {
             __m512 b = _mm512_loadu_ps(x + c * ldx + k);
             acc[c * MR + 0] = _mm512_fmadd_ps(a0, b, acc[c * MR + 0]);
@@ -65,7 +65,7 @@ FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8
             _mm512_store_ps(out + o2 + k, a2);
             _mm512_store_ps(out + o3 + k, a3);
         }
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int c = 0; c < cols; c++) {
             __m512 b = _mm512_maskz_loadu_ps(tail, x + c * ldx + k);
             acc[c * MR + 0] = _mm512_mask3_fmadd_ps(a0, b, acc[c * MR + 0], tail);
@@ -76,7 +76,7 @@ FG_INLINE void tile(const enum fg_dtype type, float *y, int64_t ldy, const uint8
     }
 
     if (!part.last) {
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int i = 0; i < cols * MR; i++)
             _mm512_store_ps(part.carry + 16 * i, acc[i]);
         return;
@@ -93,19 +93,28 @@ FG_INLINE void direct(const enum fg_dtype type, float *y, int64_t ldy, const uin
     tile(type, y, ldy, w, row_bytes, rows, x, ldx, cols, whole, true, NULL, 0);
 }
 
-// Tiles of weights of one type.
+// Tiles of weights of one type: a function for each cols, for in one function compilers join their
+// loops again.
+#define DIRECT_TILE(name, type, cols)                                                              \
+    static void name##_##cols(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes,          \
+                              int rows, const float *x, int64_t ldx, int cols_, int64_t n)         \
+    {                                                                                              \
+        (void)cols_;                                                                               \
+        direct(type, y, ldy, w, row_bytes, rows, x, ldx, cols, n);                                 \
+    }
 #define DIRECT_TILES(name, type)                                                                   \
+    DIRECT_TILE(name, type, 1)                                                                     \
+    DIRECT_TILE(name, type, 2)                                                                     \
+    DIRECT_TILE(name, type, 3)                                                                     \
+    DIRECT_TILE(name, type, 4)                                                                     \
+    DIRECT_TILE(name, type, 5)                                                                     \
+    DIRECT_TILE(name, type, 6)                                                                     \
     static void name(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, int rows,         \
                      const float *x, int64_t ldx, int cols, int64_t n)                             \
     {                                                                                              \
-        switch (cols) {                                                                            \
-        case 1: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 1, n); break;                     \
-        case 2: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 2, n); break;                     \
-        case 3: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 3, n); break;                     \
-        case 4: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 4, n); break;                     \
-        case 5: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 5, n); break;                     \
-        default: direct(type, y, ldy, w, row_bytes, rows, x, ldx, 6, n); break;                    \
-        }                                                                                          \
+        static const fg_tile_fn by_cols[NR] = {name##_1, name##_2, name##_3,                       \
+                                               name##_4, name##_5, name##_6};                      \
+        by_cols[cols - 1](y, ldy, w, row_bytes, rows, x, ldx, cols, n);                            \
     }
 DIRECT_TILES(fg_tile_f32_f32_avx512, FG_F32)
 DIRECT_TILES(fg_tile_f16_f32_avx512, FG_F16)
@@ -122,24 +131,29 @@ WIDEN_TILE(fg_tile_widen_f32_avx512, FG_F32)
 WIDEN_TILE(fg_tile_widen_f16_avx512, FG_F16)
 WIDEN_TILE(fg_tile_widen_bf16_avx512, FG_BF16)
 
-FG_INLINE void panel_tile(float *y, int64_t ldy, const float *panel, int64_t ldp, int rows,
-                          const float *x, int64_t ldx, const int cols, struct fg_part part)
-{
-    tile(FG_F32, y, ldy, (const uint8_t *)panel, 4 * ldp, rows, x, ldx, cols, part, false, NULL, 0);
-}
+#define PANEL_TILE(cols)                                                                           \
+    static void panel_tile_##cols(float *y, int64_t ldy, const float *panel, int64_t ldp,          \
+                                  int rows, const float *x, int64_t ldx, int cols_,                \
+                                  struct fg_part part)                                             \
+    {                                                                                              \
+        (void)cols_;                                                                               \
+        tile(FG_F32, y, ldy, (const uint8_t *)panel, 4 * ldp, rows, x, ldx, cols, part, false,     \
+             NULL, 0);                                                                             \
+    }
+PANEL_TILE(1)
+PANEL_TILE(2)
+PANEL_TILE(3)
+PANEL_TILE(4)
+PANEL_TILE(5)
+PANEL_TILE(6)
 
 static void fg_tile_panel_f32_avx512(float *y, int64_t ldy, const float *panel, int64_t ldp,
                                      int rows, const float *x, int64_t ldx, int cols,
                                      struct fg_part part)
 {
-    switch (cols) {
-    case 1: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 1, part); break;
-    case 2: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 2, part); break;
-    case 3: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 3, part); break;
-    case 4: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 4, part); break;
-    case 5: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 5, part); break;
-    default: panel_tile(y, ldy, panel, ldp, rows, x, ldx, 6, part); break;
-    }
+    static const fg_panel_tile_fn by_cols[NR] = {panel_tile_1, panel_tile_2, panel_tile_3,
+                                                 panel_tile_4, panel_tile_5, panel_tile_6};
+    by_cols[cols - 1](y, ldy, panel, ldp, rows, x, ldx, cols, part);
 }
 
 static const struct fg_gemm_tiles tiles = {

@@ -25,7 +25,7 @@ FG_INLINE void tile(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, 
     const uint8_t *w2 = rows > 2 ? w1 + row_bytes : w1;
     const uint8_t *w3 = rows > 3 ? w2 + row_bytes : w2;
     __m512 acc[NR * MR];
-#pragma GCC unroll 32
+    FG_UNROLL
     for (int i = 0; i < cols * MR; i++)
         acc[i] = _mm512_setzero_ps();
 
@@ -33,7 +33,7 @@ FG_INLINE void tile(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, 
     for (; k + 32 <= n; k += 32) {
         __m512bh a0 = load32(w + 2 * k), a1 = load32(w1 + 2 * k);
         __m512bh a2 = load32(w2 + 2 * k), a3 = load32(w3 + 2 * k);
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int c = 0; c < cols; c++) {
             __m512bh b = load32(x + c * ldx + k);
             acc[c * MR + 0] = _mm512_dpbf16_ps(acc[c * MR + 0], a0, b);
@@ -47,7 +47,7 @@ FG_INLINE void tile(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, 
         __mmask16 live = fg_mask16((n - k + 1) / 2);
         __m512bh a0 = load32_masked(w + 2 * k, some), a1 = load32_masked(w1 + 2 * k, some);
         __m512bh a2 = load32_masked(w2 + 2 * k, some), a3 = load32_masked(w3 + 2 * k, some);
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int c = 0; c < cols; c++) {
             __m512bh b = load32_masked(x + c * ldx + k, some);
             acc[c * MR + 0] = _mm512_mask_dpbf16_ps(acc[c * MR + 0], live, a0, b);

@@ -29,15 +29,15 @@ FG_INLINE __m512 even_of(__m512i pairs)
 FG_INLINE void step(__m512 *acc, const __m512i *w, const __m512i *x, const int cols, __mmask16 live)
 {
     __m512 odd[MR], even[MR];
-#pragma GCC unroll 32
+    FG_UNROLL
     for (int r = 0; r < MR; r++) {
         odd[r] = odd_of(w[r]);
         even[r] = even_of(w[r]);
     }
-#pragma GCC unroll 32
+    FG_UNROLL
     for (int c = 0; c < cols; c++) {
         __m512 x_odd = odd_of(x[c]), x_even = even_of(x[c]);
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int r = 0; r < MR; r++) {
             __m512 *a = &acc[c * MR + r];
             *a = _mm512_mask3_fmadd_ps(odd[r], x_odd, *a, live);
@@ -51,35 +51,35 @@ FG_INLINE void sum_of(struct lanes *out, const uint8_t *w, int64_t row_bytes, in
 {
     __m512 acc[NR * MR];
     __m512i a[MR], b[NR];
-#pragma GCC unroll 32
+    FG_UNROLL
     for (int i = 0; i < cols * MR; i++)
         acc[i] = _mm512_setzero_ps();
     int64_t at[MR];
-#pragma GCC unroll 32
+    FG_UNROLL
     for (int r = 0; r < MR; r++)
         at[r] = (r < rows ? r : rows - 1) * row_bytes;
 
     int64_t k = 0;
     for (; k + 32 <= n; k += 32) {
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int r = 0; r < MR; r++)
             a[r] = _mm512_loadu_si512(w + at[r] + 2 * k);
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int c = 0; c < cols; c++)
             b[c] = _mm512_loadu_si512(x + c * ldx + k);
         step(acc, a, b, cols, 0xFFFF);
     }
     if (k < n) {
         __mmask32 elements = (__mmask32)((1u << (n - k)) - 1);
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int r = 0; r < MR; r++)
             a[r] = _mm512_maskz_loadu_epi16(elements, w + at[r] + 2 * k);
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int c = 0; c < cols; c++)
             b[c] = _mm512_maskz_loadu_epi16(elements, x + c * ldx + k);
         step(acc, a, b, cols, fg_mask16((n - k + 1) / 2));
     }
-#pragma GCC unroll 32
+    FG_UNROLL
     for (int i = 0; i < cols * MR; i++)
         _mm512_store_ps(out->at[i], acc[i]);
 }
@@ -107,7 +107,7 @@ static void fg_tile_bf16_bf16_avx512(float *y, int64_t ldy, const uint8_t *w, in
 
     for (int c = 0; c < cols; c++) {
         __m512 acc[MR];
-#pragma GCC unroll 32
+        FG_UNROLL
         for (int r = 0; r < MR; r++)
             acc[r] = _mm512_load_ps(lanes.at[c * MR + r]);
         fg_store_sums4(y + c * ldy, ldy, rows, acc, 1);

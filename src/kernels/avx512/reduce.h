@@ -42,7 +42,7 @@ FG_INLINE __m512 fg_fold1(__m512 a, __m512 b)
 FG_INLINE void fg_store_sums4(float *y, int64_t ldy, int rows, const __m512 *acc, const int cols)
 {
     __m512 quarter[4]; // of row r: lanes 0-3 of columns 0 .. 3
-#pragma GCC unroll 32
+    FG_UNROLL
     for (int r = 0; r < 4; r++) {
         __m512 c0 = acc[r];
         __m512 c1 = cols > 1 ? acc[4 + r] : c0;
