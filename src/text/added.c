@@ -1,4 +1,6 @@
 #include "text/added.h"
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct fg_added_node {
@@ -29,22 +31,32 @@ static uint32_t child_of(const struct fg_added_trie *t, uint32_t node, unsigned 
     return c;
 }
 
-static bool insert(struct fg_added_trie *t, const char *s, size_t n, uint32_t added)
+// Node of s, made with all on the way to it; 0: out of memory.
+static uint32_t insert(struct fg_added_trie *t, const char *s, size_t n)
 {
     unsigned char first = (unsigned char)s[0];
     uint32_t node = t->root[first];
-    if (!node && !(node = t->root[first] = new_node(t, first))) return false;
+    if (!node && !(node = t->root[first] = new_node(t, first))) return 0;
     for (size_t i = 1; i < n; i++) {
         uint32_t c = child_of(t, node, (unsigned char)s[i]);
         if (!c) {
-            if (!(c = new_node(t, (unsigned char)s[i]))) return false;
+            if (!(c = new_node(t, (unsigned char)s[i]))) return 0;
             t->nodes[c].sibling = t->nodes[node].child;
             t->nodes[node].child = c;
         }
         node = c;
     }
-    t->nodes[node].added = added;
-    return true;
+    return node;
+}
+
+static int fail_twice(const struct fg_vocab *v, uint32_t a, uint32_t b, struct fg_error *err)
+{
+    char name[64], field[96];
+    fg_escape(name, sizeof name, v->blob.data + v->added[a].at, v->added[a].n_bytes);
+    snprintf(field, sizeof field, "added token \"%s\"", name);
+    return fg_fail(err, FG_EINPUT, "tokenizer", v->file, field, "one id",
+                   "%" PRId32 " and %" PRId32, v->tokens[v->added[a].token].id,
+                   v->tokens[v->added[b].token].id);
 }
 
 int fg_added_build(struct fg_added_trie *trie, const struct fg_vocab *v, bool normalized,
@@ -55,10 +67,16 @@ int fg_added_build(struct fg_added_trie *trie, const struct fg_vocab *v, bool no
     for (uint32_t i = 0; i < v->n_added; i++) {
         const struct fg_vocab_added *a = &v->added[i];
         if (((a->flags & FG_ADDED_NORMALIZED) != 0) != normalized) continue;
-        if (!trie->nodes || !insert(trie, v->blob.data + a->at, a->n_bytes, i)) {
-            fg_added_free(trie);
-            return fg_fail_memory(err, "tokenizer", 0);
+        uint32_t node = trie->nodes ? insert(trie, v->blob.data + a->at, a->n_bytes) : 0;
+        int rc = node ? 0 : fg_fail_memory(err, "tokenizer", 0);
+        if (!rc && trie->nodes[node].added != FG_VOCAB_NONE) {
+            rc = fail_twice(v, trie->nodes[node].added, i, err);
         }
+        if (rc) {
+            fg_added_free(trie);
+            return rc;
+        }
+        trie->nodes[node].added = i;
     }
     return 0;
 }

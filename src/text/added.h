@@ -13,8 +13,8 @@ struct fg_added_trie {
     uint32_t root[256]; // node of the first byte; 0: no token begins with it
 };
 
-// Holds the added tokens of v whose FG_ADDED_NORMALIZED flag is as given. Errors: FG_ERESOURCE;
-// *trie is then empty.
+// Holds the added tokens of v whose FG_ADDED_NORMALIZED flag is as given. Errors: FG_EINPUT when
+// two ids have one text, FG_ERESOURCE; *trie is then empty.
 int fg_added_build(struct fg_added_trie *trie, const struct fg_vocab *v, bool normalized,
                    struct fg_error *err);
 void fg_added_free(struct fg_added_trie *trie);

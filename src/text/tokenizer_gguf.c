@@ -97,7 +97,7 @@ static int load_merges(struct fg_tokenizer *tok, const struct fg_gguf *g,
         if (!rc) rc = fg_vocab_merge_line(&tok->vocab, merges[i].s, (size_t)merges[i].n, err);
         if (rc) return rc;
     }
-    return 0;
+    return fg_vocab_merges_end(&tok->vocab, err);
 }
 
 static int load_id(const struct fg_tokenizer *tok, const struct fg_gguf *g, const char *key,

@@ -341,7 +341,8 @@ static int load_merge(struct loader *l)
     int rc;
     if (fg_scan_peek(s) != '[') {
         if ((rc = fg_scan_string(s, &l->key, l->err))) return rc;
-        bool comment = v->n_merges == 0 && l->key.len >= 8 && !memcmp(l->key.data, "#version", 8);
+        bool comment = v->n_merges + v->n_pending == 0 && l->key.len >= 8 &&
+                       !memcmp(l->key.data, "#version", 8);
         return comment ? 0 : fg_vocab_merge_line(v, l->key.data, l->key.len, l->err);
     }
     rc = fg_scan_char(s, '[', l->err);
@@ -361,7 +362,7 @@ static int load_merges(struct loader *l)
     bool first = true, more = false;
     while (!rc && (rc = fg_scan_next(s, ']', &first, &more, l->err)) == 0 && more)
         rc = load_merge(l);
-    return rc;
+    return rc ? rc : fg_vocab_merges_end(&l->tok->vocab, l->err);
 }
 
 // Fields of "model" that must have one value, or be absent.
@@ -572,6 +573,17 @@ static int load_config(struct loader *l)
     return rc;
 }
 
+// The ids of a template must be tokens.
+static int check_wrap(const struct loader *l, const struct fg_wrap *wrap)
+{
+    for (size_t i = 0; i < wrap->n; i++) {
+        if (fg_vocab_index(&l->tok->vocab, wrap->ids[i]) != FG_VOCAB_NONE) continue;
+        return fg_fail(l->err, FG_EINPUT, WHAT, l->scan.file, "post_processor",
+                       "ids of the vocabulary", "%" PRId32, wrap->ids[i]);
+    }
+    return 0;
+}
+
 static int load_stop_ids(struct loader *l, const char *dir)
 {
     char *path = fg_path_join(dir, "generation_config.json");
@@ -637,6 +649,8 @@ static int load_dir(struct loader *l, const char *dir)
     if (!rc) rc = scan_file(l, &m);
     if (!rc) rc = load_tokens(l, &m);
     l->tok->ignore_merges = m.ignore_merges;
+    if (!rc) rc = check_wrap(l, &l->tok->before);
+    if (!rc) rc = check_wrap(l, &l->tok->after);
     if (!rc) rc = load_config(l);
     if (!rc) rc = load_stop_ids(l, dir);
     if (!rc) rc = fg_tokenizer_finish(l->tok, l->err);

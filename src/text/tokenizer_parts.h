@@ -30,6 +30,7 @@ struct fg_tokenizer {
 // An empty tokenizer for a loader; NULL when out of memory.
 struct fg_tokenizer *fg_tokenizer_empty(void);
 // After vocabulary, merges, kind and the rest are set: compiles the pattern, builds the tries,
-// completes and sorts the stop ids. Errors: FG_ERESOURCE, FG_EFAILED.
+// completes and sorts the stop ids. Errors: FG_EINPUT (an added text with two ids), FG_ERESOURCE,
+// FG_EFAILED.
 int fg_tokenizer_finish(struct fg_tokenizer *tok, struct fg_error *err);
 #endif

@@ -155,16 +155,13 @@ static uint64_t hash_bytes(uint64_t seed, const char *s, size_t n)
     return mix(mix(h ^ w));
 }
 
-// The slot of the entry with these bytes, or the empty one where it belongs. *tag gets the part of
-// the hash that a slot remembers, which spares most looks at other entries.
+// The slot of the entry with these bytes, or the empty one where it belongs.
 static uint32_t find_slot(const struct fg_vocab *v, const char *bytes, size_t n, bool literal,
-                          uint32_t *tag)
+                          uint64_t hash)
 {
-    uint64_t h = hash_bytes(v->seed, bytes, n);
-    uint32_t i = (uint32_t)h & v->slot_mask;
-    *tag = (uint32_t)(h >> 32);
+    uint32_t i = (uint32_t)hash & v->slot_mask;
     for (; v->slots[i].token != FG_VOCAB_NONE; i = (i + 1) & v->slot_mask) {
-        if (v->slots[i].tag != *tag) continue;
+        if (v->slots[i].tag != (uint32_t)(hash >> 32)) continue;
         const struct fg_vocab_token *t = &v->tokens[v->slots[i].token];
         if (t->n_bytes == n && t->literal == literal && !memcmp(v->blob.data + t->at, bytes, n)) {
             break;
@@ -175,8 +172,7 @@ static uint32_t find_slot(const struct fg_vocab *v, const char *bytes, size_t n,
 
 uint32_t fg_vocab_find(const struct fg_vocab *v, const char *bytes, size_t n, bool literal)
 {
-    uint32_t tag;
-    return v->slots[find_slot(v, bytes, n, literal, &tag)].token;
+    return v->slots[find_slot(v, bytes, n, literal, hash_bytes(v->seed, bytes, n))].token;
 }
 
 // Smallest power of two with room for n entries at a load of at most a half; NULL filled.
@@ -248,31 +244,34 @@ static bool may_miss(unsigned byte)
     return byte >= 0xF5 || byte == 0xC0 || byte == 0xC1 || byte == 0xF1 || byte == 0xF2;
 }
 
-int fg_vocab_seal(struct fg_vocab *v, uint64_t n_merges, struct fg_error *err)
+// Fills `slots`. The slots of the tokens to come are asked for ahead: each is a cache miss.
+static int enter_tokens(struct fg_vocab *v, struct fg_error *err)
 {
-    sort_tokens(v);
-    int rc = join_tokens(v, err);
-    if (rc) return rc;
-    for (size_t i = 0; i < v->blob.len; i += 64) {
-        size_t n = v->blob.len - i < 64 ? v->blob.len - i : 64;
-        v->seed = hash_bytes(v->seed, v->blob.data + i, n);
-    }
-    if (!(v->slots = new_table(v->n_tokens, sizeof *v->slots, &v->slot_mask))) {
-        return fg_fail_memory(err, WHAT, v->n_tokens);
-    }
-    if (!(v->merges = new_table(n_merges, sizeof *v->merges, &v->merge_mask))) {
-        return fg_fail_memory(err, WHAT, n_merges);
-    }
-    for (uint32_t i = 0; i < v->n_tokens; i++) {
-        const struct fg_vocab_token *t = &v->tokens[i];
-        if (!t->base) continue;
-        const char *bytes = v->blob.data + t->at;
-        uint32_t tag, slot = find_slot(v, bytes, t->n_bytes, t->literal, &tag);
-        if (v->slots[slot].token != FG_VOCAB_NONE) {
-            return fail_id(v, err, "vocabulary entry", bytes, t->n_bytes, "one id", t->id);
+    enum { AHEAD = 8 };
+    uint64_t hashes[AHEAD];
+    for (uint32_t i = 0; i < v->n_tokens + AHEAD; i++) {
+        if (i >= AHEAD && v->tokens[i - AHEAD].base) {
+            const struct fg_vocab_token *t = &v->tokens[i - AHEAD];
+            const char *bytes = v->blob.data + t->at;
+            uint64_t hash = hashes[i % AHEAD];
+            uint32_t slot = find_slot(v, bytes, t->n_bytes, t->literal, hash);
+            if (v->slots[slot].token != FG_VOCAB_NONE) {
+                return fail_id(v, err, "vocabulary entry", bytes, t->n_bytes, "one id", t->id);
+            }
+            v->slots[slot] = (struct fg_vocab_slot){i - AHEAD, (uint32_t)(hash >> 32)};
         }
-        v->slots[slot] = (struct fg_vocab_slot){i, tag};
+        if (i < v->n_tokens) {
+            const struct fg_vocab_token *t = &v->tokens[i];
+            hashes[i % AHEAD] = hash_bytes(v->seed, v->blob.data + t->at, t->n_bytes);
+            __builtin_prefetch(&v->slots[(uint32_t)hashes[i % AHEAD] & v->slot_mask]);
+        }
     }
+    return 0;
+}
+
+// Points the added tokens at their entries and drops repetitions, which no entry points at.
+static int enter_added(struct fg_vocab *v, struct fg_error *err)
+{
     uint32_t n_added = 0;
     for (uint32_t i = 0; i < v->n_tokens; i++) {
         const struct fg_vocab_token *t = &v->tokens[i];
@@ -290,7 +289,6 @@ int fg_vocab_seal(struct fg_vocab *v, uint64_t n_merges, struct fg_error *err)
                            t->id);
         }
     }
-    // Repetitions, which no token refers to, drop out.
     struct fg_vocab_added *kept = malloc((n_added ? n_added : 1) * sizeof *kept);
     if (!kept) return fg_fail_memory(err, WHAT, n_added * sizeof *kept);
     n_added = 0;
@@ -303,6 +301,11 @@ int fg_vocab_seal(struct fg_vocab *v, uint64_t n_merges, struct fg_error *err)
     free(v->added);
     v->added = kept;
     v->n_added = v->cap_added = n_added;
+    return 0;
+}
+
+static int map_bytes(struct fg_vocab *v, struct fg_error *err)
+{
     for (unsigned b = 0; b < 256; b++) {
         char byte = (char)b;
         v->byte_token[b] = fg_vocab_find(v, &byte, 1, false);
@@ -316,6 +319,26 @@ int fg_vocab_seal(struct fg_vocab *v, uint64_t n_merges, struct fg_error *err)
     return 0;
 }
 
+int fg_vocab_seal(struct fg_vocab *v, uint64_t n_merges, struct fg_error *err)
+{
+    sort_tokens(v);
+    int rc = join_tokens(v, err);
+    if (rc) return rc;
+    for (size_t i = 0; i < v->blob.len; i += 64) {
+        size_t n = v->blob.len - i < 64 ? v->blob.len - i : 64;
+        v->seed = hash_bytes(v->seed, v->blob.data + i, n);
+    }
+    if (!(v->slots = new_table(v->n_tokens, sizeof *v->slots, &v->slot_mask))) {
+        return fg_fail_memory(err, WHAT, v->n_tokens);
+    }
+    if (!(v->merges = new_table(n_merges, sizeof *v->merges, &v->merge_mask))) {
+        return fg_fail_memory(err, WHAT, n_merges);
+    }
+    if ((rc = enter_tokens(v, err))) return rc;
+    if ((rc = enter_added(v, err))) return rc;
+    return map_bytes(v, err);
+}
+
 void fg_vocab_set_unknown(struct fg_vocab *v, uint32_t index)
 {
     for (unsigned b = 0; b < 256; b++) {
@@ -323,28 +346,83 @@ void fg_vocab_set_unknown(struct fg_vocab *v, uint32_t index)
     }
 }
 
-static int fail_merge(const struct fg_vocab *v, struct fg_error *err, const char *s, size_t n,
-                      const char *expected, const char *found)
+static int fail_merge(const struct fg_vocab *v, uint32_t rank, struct fg_error *err, const char *s,
+                      size_t n, const char *expected, const char *found)
 {
     char field[48];
-    snprintf(field, sizeof field, "merge %" PRIu32 ":", v->n_merges);
+    snprintf(field, sizeof field, "merge %" PRIu32 ":", rank);
     return fail_token(v, err, field, s, n, expected, found);
 }
 
-// The token that joining a and b gives; its bytes, if both are in the alphabet, are at the end of
-// the blob.
-static uint32_t merge_result(struct fg_vocab *v, const char *bytes, size_t n_bytes)
+// Enters a merge whose parts are found.
+static int enter_merge(struct fg_vocab *v, const struct fg_vocab_key key[3], uint32_t left,
+                       uint32_t right, uint32_t result, struct fg_error *err)
 {
-    // Usually merges make the tokens in their order, after those of the 256 bytes.
-    uint32_t guess = v->n_merges + 256;
-    if (guess < v->n_tokens) {
-        const struct fg_vocab_token *t = &v->tokens[guess];
-        if (t->base && !t->literal && t->n_bytes == n_bytes &&
-            memcmp(v->blob.data + t->at, bytes, n_bytes) == 0) {
-            return guess;
+    const char *a = v->blob.data + key[0].at, *b = v->blob.data + key[1].at;
+    uint32_t rank = v->n_merges;
+    if (left == FG_VOCAB_NONE || right == FG_VOCAB_NONE) {
+        bool is_left = left == FG_VOCAB_NONE;
+        return fail_merge(v, rank, err, is_left ? a : b, key[is_left ? 0 : 1].n_bytes,
+                          "parts in the vocabulary", "no such token");
+    }
+    if (result == FG_VOCAB_NONE) {
+        return fail_merge(v, rank, err, v->blob.data + key[2].at, key[2].n_bytes,
+                          "a result in the vocabulary", "no such token");
+    }
+    if (rank >= (v->merge_mask + 1) / 2) {
+        return fail_merge(v, rank, err, a, key[0].n_bytes, "as many merges as announced", "more");
+    }
+    uint32_t i = fg_merge_slot(v, left, right);
+    for (; v->merges[i].left != FG_VOCAB_NONE; i = (i + 1) & v->merge_mask) {
+        if (v->merges[i].left == left && v->merges[i].right == right) {
+            char found[48];
+            snprintf(found, sizeof found, "the pair of merge %" PRIu32 " again", v->merges[i].rank);
+            return fail_merge(v, rank, err, a, key[0].n_bytes, "each pair once", found);
         }
     }
-    return fg_vocab_find(v, bytes, n_bytes, false);
+    v->merges[i] = (struct fg_merge){left, right, rank, result};
+    v->n_merges++;
+    return 0;
+}
+
+int fg_vocab_merges_end(struct fg_vocab *v, struct fg_error *err)
+{
+    if (!v->n_pending) return 0;
+    // Each loop touches what the one before has asked for.
+    uint32_t n = v->n_pending, found[FG_VOCAB_PENDING][3];
+    struct fg_vocab_key *keys = &v->pending[0][0];
+    for (uint32_t i = 0; i < 3 * n; i++) {
+        uint32_t t = v->slots[(uint32_t)keys[i].hash & v->slot_mask].token;
+        if (t != FG_VOCAB_NONE) __builtin_prefetch(&v->tokens[t]);
+    }
+    for (uint32_t i = 0; i < 3 * n; i++) {
+        uint32_t t = v->slots[(uint32_t)keys[i].hash & v->slot_mask].token;
+        if (t != FG_VOCAB_NONE) __builtin_prefetch(v->blob.data + v->tokens[t].at);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        for (int k = 0; k < 3; k++) {
+            const struct fg_vocab_key *key = &v->pending[i][k];
+            found[i][k] = v->slots[find_slot(v, v->blob.data + key->at, key->n_bytes, key->literal,
+                                             key->hash)]
+                              .token;
+        }
+        __builtin_prefetch(&v->merges[fg_merge_slot(v, found[i][0], found[i][1])]);
+    }
+    int rc = 0;
+    for (uint32_t i = 0; i < n && !rc; i++)
+        rc = enter_merge(v, v->pending[i], found[i][0], found[i][1], found[i][2], err);
+    v->n_pending = 0;
+    v->blob.len = v->pending_at;
+    return rc;
+}
+
+static void set_key(struct fg_vocab *v, struct fg_vocab_key *key, size_t at, bool literal)
+{
+    key->at = (uint32_t)at;
+    key->n_bytes = (uint32_t)(v->blob.len - at);
+    key->literal = literal;
+    key->hash = hash_bytes(v->seed, v->blob.data + at, key->n_bytes);
+    __builtin_prefetch(&v->slots[(uint32_t)key->hash & v->slot_mask]);
 }
 
 int fg_vocab_merge(struct fg_vocab *v, const char *a, size_t n_a, const char *b, size_t n_b,
@@ -352,56 +430,34 @@ int fg_vocab_merge(struct fg_vocab *v, const char *a, size_t n_a, const char *b,
 {
     // With an empty part the result would be the other part, and merging would not end.
     if (n_a == 0 || n_b == 0) {
-        return fail_merge(v, err, n_a ? a : b, n_a ? n_a : n_b, "two parts", "an empty one");
+        return fail_merge(v, v->n_merges + v->n_pending, err, n_a ? a : b, n_a ? n_a : n_b,
+                          "two parts", "an empty one");
     }
-    if (v->n_merges >= (v->merge_mask + 1) / 2) {
-        return fail_merge(v, err, a, n_a, "as many merges as announced", "more");
-    }
-    // The parts are decoded at the end of the blob and taken back afterwards.
+    if (v->n_pending == 0) v->pending_at = v->blob.len;
+    struct fg_vocab_key *key = v->pending[v->n_pending];
     size_t start = v->blob.len;
     bool literal_a = !fg_vocab_undo_alphabet(&v->blob, a, n_a);
-    size_t len_a = v->blob.len - start;
+    set_key(v, &key[0], start, literal_a);
+    size_t middle = v->blob.len;
     bool literal_b = !fg_vocab_undo_alphabet(&v->blob, b, n_b);
-    size_t len = v->blob.len - start;
-    if (v->blob.failed) return fg_fail_memory(err, WHAT, n_a + n_b);
-    const char *bytes = v->blob.data + start;
-    uint32_t left = fg_vocab_find(v, bytes, len_a, literal_a);
-    uint32_t right = fg_vocab_find(v, bytes + len_a, len - len_a, literal_b);
-    uint32_t result;
-    if (!literal_a && !literal_b) {
-        result = merge_result(v, bytes, len);
-    } else {
-        v->blob.len = start;
+    set_key(v, &key[1], middle, literal_b);
+    if (literal_a || literal_b) { // joined as strings, not as bytes
+        start = v->blob.len;
         fg_buf_add(&v->blob, a, n_a);
         fg_buf_add(&v->blob, b, n_b);
-        if (v->blob.failed) return fg_fail_memory(err, WHAT, n_a + n_b);
-        result = fg_vocab_find(v, v->blob.data + start, n_a + n_b, true);
     }
-    v->blob.len = start;
-    if (left == FG_VOCAB_NONE || right == FG_VOCAB_NONE) {
-        bool is_left = left == FG_VOCAB_NONE;
-        return fail_merge(v, err, is_left ? a : b, is_left ? n_a : n_b, "parts in the vocabulary",
-                          "no such token");
-    }
-    if (result == FG_VOCAB_NONE) {
-        return fail_merge(v, err, a, n_a, "a result in the vocabulary", "none for the pair");
-    }
-    uint32_t i = fg_merge_slot(v, left, right);
-    for (; v->merges[i].left != FG_VOCAB_NONE; i = (i + 1) & v->merge_mask) {
-        if (v->merges[i].left == left && v->merges[i].right == right) {
-            char found[48];
-            snprintf(found, sizeof found, "the pair of merge %" PRIu32 " again", v->merges[i].rank);
-            return fail_merge(v, err, a, n_a, "each pair once", found);
-        }
-    }
-    v->merges[i] = (struct fg_merge){left, right, v->n_merges++, result};
-    return 0;
+    set_key(v, &key[2], start, literal_a || literal_b);
+    if (v->blob.failed) return fg_fail_memory(err, WHAT, n_a + n_b);
+    return ++v->n_pending < FG_VOCAB_PENDING ? 0 : fg_vocab_merges_end(v, err);
 }
 
 int fg_vocab_merge_line(struct fg_vocab *v, const char *s, size_t n, struct fg_error *err)
 {
     const char *space = memchr(s, ' ', n);
-    if (!space) return fail_merge(v, err, s, n, "two parts with a space between", "one");
+    if (!space) {
+        return fail_merge(v, v->n_merges + v->n_pending, err, s, n,
+                          "two parts with a space between", "one");
+    }
     size_t n_a = (size_t)(space - s);
     return fg_vocab_merge(v, s, n_a, space + 1, n - n_a - 1, err);
 }

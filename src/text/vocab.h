@@ -47,6 +47,15 @@ struct fg_merge {
     uint32_t result;
 };
 
+#define FG_VOCAB_PENDING 16
+
+// A part or the result of a merge that waits for being looked up.
+struct fg_vocab_key {
+    uint32_t at, n_bytes; // in blob, behind the tokens
+    bool literal;
+    uint64_t hash;
+};
+
 struct fg_vocab_slot {
     uint32_t token; // index; FG_VOCAB_NONE: empty
     uint32_t tag;   // of its bytes' hash
@@ -65,6 +74,10 @@ struct fg_vocab {
     uint32_t merge_mask;
     uint32_t n_merges;
     uint64_t seed; // of both tables, from the content
+    // Merges are entered some at a time, so that the look-ups, which are cache misses, overlap.
+    struct fg_vocab_key pending[FG_VOCAB_PENDING][3]; // left, right, result
+    uint32_t n_pending;
+    size_t pending_at; // begin of their bytes in blob
     // Tokens of the 256 bytes. Published vocabularies lack some control characters and some bytes
     // that UTF-8 never uses or uses for empty planes: FG_VOCAB_NONE here, and left out of the ids.
     uint32_t byte_token[256];
@@ -93,12 +106,15 @@ int fg_vocab_seal(struct fg_vocab *v, uint64_t n_merges, struct fg_error *err);
 // Gives the bytes without a token this one.
 void fg_vocab_set_unknown(struct fg_vocab *v, uint32_t index);
 
-// The next merge in rank order, as strings of the file. FG_EINPUT when a part or the result is not
-// in the vocabulary, a part is empty, or the pair was there before.
+// The next merge in rank order, as strings of the file. FG_EINPUT, perhaps only from a later merge
+// or from fg_vocab_merges_end: a part or the result is not in the vocabulary, a part is empty, or
+// the pair was there before.
 int fg_vocab_merge(struct fg_vocab *v, const char *a, size_t n_a, const char *b, size_t n_b,
                    struct fg_error *err);
 // The same for "a b", split at the first space.
 int fg_vocab_merge_line(struct fg_vocab *v, const char *s, size_t n, struct fg_error *err);
+// After the last merge; nothing is looked up before.
+int fg_vocab_merges_end(struct fg_vocab *v, struct fg_error *err);
 
 // Index of the token with this id; FG_VOCAB_NONE when there is none.
 static inline uint32_t fg_vocab_index(const struct fg_vocab *v, int32_t id)
