@@ -3,7 +3,7 @@
     tokenizer_check.py --dump TOK_DUMP [--qwen3 DIR] [--smollm2 FILE.gguf] [--golden FILE.jsonl]
 
 TOK_DUMP is the program built from tok_dump.c; DIR holds the tokenizer.json of Qwen3, from which the
-one with Qwen3.5's pattern is derived; FILE.jsonl is tokenizer_qwen3.jsonl. Installs and downloads
+ones with the patterns of Qwen3.5, GPT-2 and Llama 3 are derived; FILE.jsonl is tokenizer_qwen3.jsonl. Installs and downloads
 nothing; needs the Python packages tokenizers, and gguf for --smollm2. Compared are ids, decodings
 and streams of: every code point alone and after "a", space and "#"; random strings of awkward
 parts; random bytes; and 5 MB of code and prose found on the machine. Exit code 1 when anything
@@ -14,7 +14,6 @@ import glob
 import json
 import os
 import random
-import shutil
 import struct
 import subprocess
 import sys
@@ -24,6 +23,8 @@ import time
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
+LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+          r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN35 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|"
           r" ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 RAW = 4  # FG_TOK_RAW
@@ -218,23 +219,32 @@ def check_golden(forge35, forge2, path):
 
 
 def check_qwen3(args, folder, rng):
-    plain = os.path.join(folder, "qwen3")
-    derived = os.path.join(folder, "qwen35")
-    os.mkdir(plain)
-    os.mkdir(derived)
     source = os.path.join(args.qwen3, "tokenizer.json")
-    shutil.copy(source, plain)
-    with open(source, encoding="utf-8") as f:
-        tok = json.load(f)
-    tok["pre_tokenizer"]["pretokenizers"][0]["pattern"]["Regex"] = QWEN35
-    with open(os.path.join(derived, "tokenizer.json"), "w", encoding="utf-8") as f:
-        json.dump(tok, f, ensure_ascii=False)
-    forges = [Forge(args.dump, d) for d in (derived, plain)]
-    failed = check_golden(*forges, args.golden) if args.golden else 0
-    for name, forge, d in zip(("qwen35", "qwen2"), forges, (derived, plain)):
+    checks = {}
+    for name in ("qwen35", "qwen2", "gpt2", "llama3"):
+        d = os.path.join(folder, name)
+        os.mkdir(d)
+        with open(source, encoding="utf-8") as f:
+            tok = json.load(f)
+        split = tok["pre_tokenizer"]["pretokenizers"][0]["pattern"]
+        if name == "qwen35":
+            split["Regex"] = QWEN35
+        if name == "llama3":
+            split["Regex"] = LLAMA3
+            tok["model"]["ignore_merges"] = True
+        if name == "gpt2":
+            tok["pre_tokenizer"] = {"type": "ByteLevel", "add_prefix_space": False,
+                                    "trim_offsets": True, "use_regex": True}
+        if name in ("gpt2", "llama3"):
+            tok["normalizer"] = None
+        with open(os.path.join(d, "tokenizer.json"), "w", encoding="utf-8") as f:
+            json.dump(tok, f, ensure_ascii=False)
         hf = Tokenizer.from_file(os.path.join(d, "tokenizer.json"))
-        failed += check_all(Check(name, forge, hf), rng)
-    return failed
+        checks[name] = Check(name, Forge(args.dump, d), hf)
+    failed = 0
+    if args.golden:
+        failed += check_golden(checks["qwen35"].forge, checks["qwen2"].forge, args.golden)
+    return failed + sum(check_all(c, rng) for c in checks.values())
 
 
 def byte_alphabet():
