@@ -20,7 +20,9 @@ static void on_resize(int sig)
 
 void fg_signals_catch(void)
 {
-    struct sigaction sa = {.sa_handler = on_stop}; // no SA_RESTART: a blocked read comes back
+    // Writes go on after a signal: one that came back half done would lose output and leave stdout
+    // in error. Waiting for input is ppoll, which comes back all the same.
+    struct sigaction sa = {.sa_handler = on_stop, .sa_flags = SA_RESTART};
     sigemptyset(&sa.sa_mask);
     sigaction(SIGINT, &sa, NULL);
     sigaction(SIGTERM, &sa, NULL);

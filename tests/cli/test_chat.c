@@ -193,6 +193,7 @@ static void test_interrupted_reply(void **state)
     expect_prompt(&t);
     type(&t, "and then?\r");
     expect(&t, "[5 tok, ");
+    expect_prompt(&t);
     type(&t, "\004");
     assert_int_equal(terminal_close(&t), 0);
 }
