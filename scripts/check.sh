@@ -134,5 +134,5 @@ echo
 for name in "${failures[@]}"; do
     echo "failed: $name"
 done
-echo "$passed passed, $failed failed"
+echo "$passed passed, $failed failed" | tee build/check.result
 [ $failed = 0 ]
