@@ -164,6 +164,33 @@ static void test_extreme_values_every_level_equals_ref(void **state)
                         (enum numbers)kind);
 }
 
+// Every lane underflows to -0, and so does the sum: a kernel that adds zeros past n gives +0.
+static void test_lanes_past_n_keep_minus_zero(void **state)
+{
+    (void)state;
+    enum { N = 80, ROWS = 4, T = 3 };
+    int n_levels;
+    const struct fg_kernels *const *levels = fg_kernels_levels(&n_levels);
+    float w[ROWS * N], x[T * N], y[3][T * ROWS];
+    uint16_t w_half[ROWS * N], x_half[T * N];
+    for (int i = 0; i < ROWS * N; i++)
+        w[i] = 0x1p-80f, w_half[i] = fg_bf16_of_f32(w[i]);
+    for (int i = 0; i < T * N; i++)
+        x[i] = -0x1p-80f, x_half[i] = fg_bf16_of_f32(x[i]);
+    for (int i = 0; i < n_levels; i++) {
+        for (int64_t n = 16; n <= N; n++) {
+            int n_kinds = n >= 31 ? 3 : 2; // from there all lanes of dot2 have a pair
+            levels[i]->gemm[FG_F32](y[0], ROWS, w, n, 0, ROWS, x, n, T, NULL);
+            levels[i]->gemm[FG_BF16](y[1], ROWS, w_half, n, 0, ROWS, x, n, T, NULL);
+            levels[i]->gemm_bf16_bf16(y[2], ROWS, w_half, n, 0, ROWS, x_half, n, T, NULL);
+            for (int j = 0; j < n_kinds * T * ROWS; j++)
+                if (!same_float(y[j / (T * ROWS)][j % (T * ROWS)], -0.0f))
+                    fail_msg("%s, n %lld, kind %d, output %d", levels[i]->isa, (long long)n,
+                             j / (T * ROWS), j % (T * ROWS));
+        }
+    }
+}
+
 // ---- ref against the text of kernels.h
 
 static float tree(const float lane[16])
@@ -379,6 +406,7 @@ int main(void)
         cmocka_unit_test(test_real_n_every_level_equals_ref),
         cmocka_unit_test(test_many_rows_every_level_equals_ref),
         cmocka_unit_test(test_extreme_values_every_level_equals_ref),
+        cmocka_unit_test(test_lanes_past_n_keep_minus_zero),
         cmocka_unit_test(test_to_bf16_rounds_as_num_does),
         cmocka_unit_test(test_widen_covers_every_16_bit_number),
         cmocka_unit_test(test_widen_keeps_to_its_row),
