@@ -136,17 +136,16 @@ static unsigned combining_class(uint32_t c)
     return ccc && !is_frozen(c) ? ccc : 0;
 }
 
-// Canonical decomposition of c, complete. Returns the number of characters, at most 4.
-static size_t decompose(uint32_t c, uint32_t out[8])
+// Canonical decomposition of c, complete. Returns the number of characters, 1 to 4.
+static size_t decompose(uint32_t c, uint32_t out[4])
 {
-    utf8proc_int32_t d[8];
+    out[0] = c;
+    if (c < 0xC0 || is_frozen(c)) return 1;
+    utf8proc_int32_t d[4];
     int last_class = 0;
-    utf8proc_ssize_t n = 1;
-    if (c >= 0xC0 && !is_frozen(c)) {
-        n = utf8proc_decompose_char((utf8proc_int32_t)c, d, 8, UTF8PROC_DECOMPOSE, &last_class);
-    } else {
-        d[0] = (utf8proc_int32_t)c;
-    }
+    utf8proc_ssize_t n =
+        utf8proc_decompose_char((utf8proc_int32_t)c, d, 4, UTF8PROC_DECOMPOSE, &last_class);
+    if (n < 1 || n > 4) return 1; // no character has more; an error code for what is none
     for (utf8proc_ssize_t i = 0; i < n; i++)
         out[i] = (uint32_t)d[i];
     return (size_t)n;
@@ -168,7 +167,7 @@ static bool is_active(uint32_t c)
     if (c >= 0x1161 && c < 0x1200) return true; // vowels and trailing consonants of Hangul
     const utf8proc_property_t *p = utf8proc_get_property((utf8proc_int32_t)c);
     if (p->category == UTF8PROC_CATEGORY_MN || p->category == UTF8PROC_CATEGORY_MC) return true;
-    uint32_t d[8];
+    uint32_t d[4];
     return decompose(c, d) > 1 || d[0] != c;
 }
 
@@ -215,7 +214,7 @@ static void normalize_stretch(struct fg_buf *out, const char *s, size_t n)
     struct mark *tmp = m + cap;
     size_t n_marks = 0;
     for (size_t i = 0, step; i < n; i += step) {
-        uint32_t d[8];
+        uint32_t d[4];
         size_t n_d = decompose(fg_utf8_get(s + i, &step), d);
         for (size_t k = 0; k < n_d; k++)
             m[n_marks++] = (struct mark){d[k], combining_class(d[k])};
