@@ -33,6 +33,11 @@ FG_INLINE void tile(float *y, int64_t ldy, const uint8_t *w, int64_t row_bytes, 
     for (; k + 32 <= n; k += 32) {
         __m512bh a0 = load32(w + 2 * k), a1 = load32(w1 + 2 * k);
         __m512bh a2 = load32(w2 + 2 * k), a3 = load32(w3 + 2 * k);
+        int64_t ahead = MR * row_bytes + 2 * k; // the rows after these, as in gemm.c
+        _mm_prefetch((const char *)(w + ahead), _MM_HINT_T0);
+        _mm_prefetch((const char *)(w1 + ahead), _MM_HINT_T0);
+        _mm_prefetch((const char *)(w2 + ahead), _MM_HINT_T0);
+        _mm_prefetch((const char *)(w3 + ahead), _MM_HINT_T0);
         FG_UNROLL
         for (int c = 0; c < cols; c++) {
             __m512bh b = load32(x + c * ldx + k);
