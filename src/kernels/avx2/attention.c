@@ -2,10 +2,9 @@
 // time, so the scores of a group are one register, lane = row * (8 / n_rows) + position in the
 // group, and all per-row work of the softmax is done for the whole block.
 #include "kernels/attn_scratch.h"
+#include "kernels/inline.h"
 #include "kernels/avx2/math.h"
 #include "kernels/avx2/vector.h"
-
-#define FG_INLINE static inline __attribute__((always_inline))
 
 // What a block of rows needs to know of one K/V tile; positions count from the tile's start.
 struct tile {
@@ -38,11 +37,11 @@ FG_INLINE __m256 swap_lanes(__m256 x, const int distance)
 FG_INLINE __m256 tree8(const __m256 a[8])
 {
     __m256 four[4], two[2];
-#pragma GCC unroll 4
+    FG_UNROLL
     for (int i = 0; i < 4; i++) // [a[i] | a[i + 4]], 4 lanes each
         four[i] = _mm256_add_ps(_mm256_permute2f128_ps(a[i], a[i + 4], 0x20),
                                 _mm256_permute2f128_ps(a[i], a[i + 4], 0x31));
-#pragma GCC unroll 2
+    FG_UNROLL
     for (int i = 0; i < 2; i++) // [a[2i] a[2i + 1] | ...], 2 lanes each
         two[i] =
             _mm256_add_ps(_mm256_shuffle_ps(four[2 * i], four[2 * i + 1], _MM_SHUFFLE(1, 0, 1, 0)),
@@ -67,44 +66,44 @@ FG_INLINE void score(float *e, const float *q, const struct tile *tile, const in
             continue;
         }
         const float *k[8];
-#pragma GCC unroll 8
+        FG_UNROLL
         for (int p = 0; p < n_pos; p++) // rows beyond n may not exist: read the last again
             k[p] = tile->k + (p0 + p < tile->n ? p0 + p : tile->n - 1) * tile->ldk;
 
         __m256 half[2][8]; // lanes 0-7 and 8-15 of every dot product, one after the other
         for (int h = 0; h < 2; h++) {
             __m256 acc[8];
-#pragma GCC unroll 8
+            FG_UNROLL
             for (int i = 0; i < 8; i++)
                 acc[i] = _mm256_setzero_ps();
             const float *qi = q + 8 * h;
             int64_t d = 8 * h;
             for (; d + 8 <= tile->D; d += 16, qi += 16 * FG_ATTN_BLOCK) {
                 __m256 kp[8];
-#pragma GCC unroll 8
+                FG_UNROLL
                 for (int p = 0; p < n_pos; p++)
                     kp[p] = _mm256_loadu_ps(k[p] + d);
-#pragma GCC unroll 4
+                FG_UNROLL
                 for (int r = 0; r < n_rows; r++) {
                     __m256 qr = _mm256_load_ps(qi + 16 * r);
                     __asm__("" : "+x"(qr)); // one load for n_pos uses: gcc would fold one into each
-#pragma GCC unroll 8
+                    FG_UNROLL
                     for (int p = 0; p < n_pos; p++)
                         acc[r * n_pos + p] = _mm256_fmadd_ps(qr, kp[p], acc[r * n_pos + p]);
                 }
             }
             if (d < tile->D) {
                 int64_t n = tile->D - d;
-#pragma GCC unroll 8
+                FG_UNROLL
                 for (int i = 0; i < 8; i++)
                     acc[i] = fg_fma_lanes_avx2(_mm256_load_ps(qi + i / n_pos * 16),
                                                fg_load_avx2(k[i % n_pos] + d, n), acc[i], n);
             }
-#pragma GCC unroll 8
+            FG_UNROLL
             for (int i = 0; i < 8; i++)
                 half[h][i] = acc[i];
         }
-#pragma GCC unroll 8
+        FG_UNROLL
         for (int i = 0; i < 8; i++)
             half[0][i] = _mm256_add_ps(half[0][i], half[1][i]);
 
@@ -129,18 +128,18 @@ FG_INLINE void softmax(float *e, float *m, float *l, float *correction, int n, c
     __m256 m_tile = _mm256_load_ps(e);
     for (int g = 1; g < n16 * n_groups; g++)
         m_tile = _mm256_max_ps(m_tile, _mm256_load_ps(e + 8 * g));
-#pragma GCC unroll 4
+    FG_UNROLL
     for (int distance = n_pos / 2; distance >= 1; distance /= 2)
         m_tile = _mm256_max_ps(m_tile, swap_lanes(m_tile, distance));
     __m256 m_new = _mm256_max_ps(m_old, m_tile);
     __m256 c = fg_exp_avx2(_mm256_sub_ps(m_old, m_new));
 
     __m256 sum[8]; // sum[g]: lanes p mod 16 = g * n_pos .. of every row
-#pragma GCC unroll 8
+    FG_UNROLL
     for (int g = 0; g < n_groups; g++)
         sum[g] = _mm256_setzero_ps();
     for (int i = 0; i < n16; i++) {
-#pragma GCC unroll 8
+        FG_UNROLL
         for (int g = 0; g < n_groups; g++) {
             float *eg = e + 8 * (i * n_groups + g);
             __m256 x = fg_exp_avx2(_mm256_sub_ps(_mm256_load_ps(eg), m_new));
@@ -148,13 +147,13 @@ FG_INLINE void softmax(float *e, float *m, float *l, float *correction, int n, c
             sum[g] = _mm256_add_ps(sum[g], x);
         }
     }
-#pragma GCC unroll 4
+    FG_UNROLL
     for (int half = n_groups / 2; half >= 1; half /= 2) {
-#pragma GCC unroll 4
+        FG_UNROLL
         for (int g = 0; g < half; g++)
             sum[g] = _mm256_add_ps(sum[g], sum[g + half]);
     }
-#pragma GCC unroll 4
+    FG_UNROLL
     for (int distance = n_pos / 2; distance >= 1; distance /= 2)
         sum[0] = _mm256_add_ps(sum[0], swap_lanes(sum[0], distance));
 
@@ -173,45 +172,45 @@ FG_INLINE void accumulate(float *acc, int64_t stride, const float *e, const floa
     const int n_pos = 8 / n_rows;
     const float *v = tile->v + d;
     __m256 sum[8];
-#pragma GCC unroll 4
+    FG_UNROLL
     for (int r = 0; r < n_rows; r++) {
-#pragma GCC unroll 8
+        FG_UNROLL
         for (int c = 0; c < n_vec; c++)
             sum[r * n_vec + c] = _mm256_mul_ps(_mm256_load_ps(acc + r * stride + d + 8 * c),
                                                _mm256_set1_ps(correction[r]));
     }
     int p = 0;
     for (; p + n_pos <= tile->n_common; p += n_pos, e += 8) {
-#pragma GCC unroll 8
+        FG_UNROLL
         for (int i = 0; i < n_pos; i++, v += tile->ldv) {
             __m256 vp[8];
-#pragma GCC unroll 8
+            FG_UNROLL
             for (int c = 0; c < n_vec; c++)
                 vp[c] = fg_load_avx2(v + 8 * c, width);
-#pragma GCC unroll 4
+            FG_UNROLL
             for (int r = 0; r < n_rows; r++) {
                 __m256 er = _mm256_set1_ps(e[r * n_pos + i]);
-#pragma GCC unroll 8
+                FG_UNROLL
                 for (int c = 0; c < n_vec; c++)
                     sum[r * n_vec + c] = _mm256_fmadd_ps(er, vp[c], sum[r * n_vec + c]);
             }
         }
     }
     for (; p < tile->n; p++, v += tile->ldv) { // not all rows: the others keep their bits
-#pragma GCC unroll 4
+        FG_UNROLL
         for (int r = 0; r < n_rows; r++) {
             __m256 er = _mm256_set1_ps(e[r * n_pos + p % n_pos]);
             int64_t in = p <= tile->last[r] ? 8 : 0;
-#pragma GCC unroll 8
+            FG_UNROLL
             for (int c = 0; c < n_vec; c++)
                 sum[r * n_vec + c] =
                     fg_fma_lanes_avx2(er, fg_load_avx2(v + 8 * c, width), sum[r * n_vec + c], in);
         }
         if (p % n_pos == n_pos - 1) e += 8;
     }
-#pragma GCC unroll 4
+    FG_UNROLL
     for (int r = 0; r < n_rows; r++) {
-#pragma GCC unroll 8
+        FG_UNROLL
         for (int c = 0; c < n_vec; c++)
             _mm256_store_ps(acc + r * stride + d + 8 * c, sum[r * n_vec + c]);
     }

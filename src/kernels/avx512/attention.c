@@ -2,6 +2,7 @@
 // at a time, so the scores of a group are one register, lane = row * (16 / n_rows) + position in
 // the group, and all per-row work of the softmax is done for the whole block.
 #include "kernels/attn_scratch.h"
+#include "kernels/inline.h"
 #include "kernels/avx512/math.h"
 #include "kernels/avx512/reduce.h"
 #include "kernels/avx512/vector.h"
@@ -38,7 +39,7 @@ FG_INLINE __m512 swap_lanes(__m512 x, const int distance)
 FG_INLINE __m512 tree16(const __m512 a[16])
 {
     __m512 four[4]; // lanes 4 j .. 4 j + 3: what is left of a[i + 4 j]
-#pragma GCC unroll 16
+    FG_UNROLL
     for (int i = 0; i < 4; i++)
         four[i] = fg_fold4(fg_fold8(a[i], a[i + 4]), fg_fold8(a[i + 8], a[i + 12]));
     return fg_fold1(fg_fold2(four[0], four[1]), fg_fold2(four[2], four[3]));
@@ -63,35 +64,35 @@ FG_INLINE void score(float *e, const float *q, const struct tile *tile, const in
             continue;
         }
         const float *k[16];
-#pragma GCC unroll 16
+        FG_UNROLL
         for (int p = 0; p < n_pos; p++) // rows beyond n may not exist: read the last again
             k[p] = tile->k + (p0 + p < tile->n ? p0 + p : tile->n - 1) * tile->ldk;
 
         __m512 acc[16];
-#pragma GCC unroll 16
+        FG_UNROLL
         for (int i = 0; i < 16; i++)
             acc[i] = _mm512_setzero_ps();
         const float *qi = q;
         int64_t d = 0;
         for (int64_t i = 0; i < whole; i++, d += 16, qi += 16 * FG_ATTN_BLOCK) {
             __m512 kp[16];
-#pragma GCC unroll 16
+            FG_UNROLL
             for (int p = 0; p < n_pos; p++)
                 kp[p] = _mm512_loadu_ps(k[p] + d);
-#pragma GCC unroll 16
+            FG_UNROLL
             for (int r = 0; r < n_rows; r++) {
                 __m512 qr = _mm512_load_ps(qi + 16 * r);
                 __asm__("" : "+v"(qr)); // one load for n_pos uses: gcc would fold one into each
-#pragma GCC unroll 16
+                FG_UNROLL
                 for (int p = 0; p < n_pos; p++)
                     acc[r * n_pos + p] = _mm512_fmadd_ps(qr, kp[p], acc[r * n_pos + p]);
             }
         }
         if (tail) {
-#pragma GCC unroll 16
+            FG_UNROLL
             for (int p = 0; p < n_pos; p++) {
                 __m512 kp = _mm512_maskz_loadu_ps(tail, k[p] + d);
-#pragma GCC unroll 16
+                FG_UNROLL
                 for (int r = 0; r < n_rows; r++)
                     acc[r * n_pos + p] = _mm512_mask3_fmadd_ps(_mm512_load_ps(qi + 16 * r), kp,
                                                                acc[r * n_pos + p], tail);
@@ -118,18 +119,18 @@ FG_INLINE void softmax(float *e, float *m, float *l, float *correction, int n, c
     __m512 m_tile = _mm512_load_ps(e);
     for (int g = 1; g < n16 * n_rows; g++)
         m_tile = _mm512_max_ps(m_tile, _mm512_load_ps(e + 16 * g));
-#pragma GCC unroll 16
+    FG_UNROLL
     for (int distance = n_pos / 2; distance >= 1; distance /= 2)
         m_tile = _mm512_max_ps(m_tile, swap_lanes(m_tile, distance));
     __m512 m_new = _mm512_max_ps(m_old, m_tile);
     __m512 c = fg_exp_avx512(_mm512_sub_ps(m_old, m_new));
 
     __m512 sum[8]; // sum[g]: lanes p mod 16 = g * n_pos .. of every row
-#pragma GCC unroll 16
+    FG_UNROLL
     for (int g = 0; g < n_rows; g++)
         sum[g] = _mm512_setzero_ps();
     for (int i = 0; i < n16; i++) {
-#pragma GCC unroll 16
+        FG_UNROLL
         for (int g = 0; g < n_rows; g++) {
             float *eg = e + 16 * (i * n_rows + g);
             __m512 x = fg_exp_avx512(_mm512_sub_ps(_mm512_load_ps(eg), m_new));
@@ -137,13 +138,13 @@ FG_INLINE void softmax(float *e, float *m, float *l, float *correction, int n, c
             sum[g] = _mm512_add_ps(sum[g], x);
         }
     }
-#pragma GCC unroll 16
+    FG_UNROLL
     for (int half = n_rows / 2; half >= 1; half /= 2) {
-#pragma GCC unroll 16
+        FG_UNROLL
         for (int g = 0; g < half; g++)
             sum[g] = _mm512_add_ps(sum[g], sum[g + half]);
     }
-#pragma GCC unroll 16
+    FG_UNROLL
     for (int distance = n_pos / 2; distance >= 1; distance /= 2)
         sum[0] = _mm512_add_ps(sum[0], swap_lanes(sum[0], distance));
 
@@ -161,25 +162,25 @@ FG_INLINE void accumulate(float *acc, int64_t stride, const float *e, const floa
     const __mmask16 last = fg_lanes_avx512(tile->D - d - 16 * (n_vec - 1));
     const float *v = tile->v + d;
     __m512 sum[16];
-#pragma GCC unroll 16
+    FG_UNROLL
     for (int r = 0; r < n_rows; r++) {
-#pragma GCC unroll 16
+        FG_UNROLL
         for (int c = 0; c < n_vec; c++)
             sum[r * n_vec + c] = _mm512_mul_ps(_mm512_load_ps(acc + r * stride + d + 16 * c),
                                                _mm512_set1_ps(correction[r]));
     }
     int p = 0;
     for (; p + n_pos <= tile->n_common; p += n_pos, e += 16) {
-#pragma GCC unroll 16
+        FG_UNROLL
         for (int i = 0; i < n_pos; i++, v += tile->ldv) {
             __m512 vp[16];
-#pragma GCC unroll 16
+            FG_UNROLL
             for (int c = 0; c < n_vec; c++)
                 vp[c] = _mm512_maskz_loadu_ps(c == n_vec - 1 ? last : 0xffff, v + 16 * c);
-#pragma GCC unroll 16
+            FG_UNROLL
             for (int r = 0; r < n_rows; r++) {
                 __m512 er = _mm512_set1_ps(e[r * n_pos + i]);
-#pragma GCC unroll 16
+                FG_UNROLL
                 for (int c = 0; c < n_vec; c++)
                     sum[r * n_vec + c] = _mm512_fmadd_ps(er, vp[c], sum[r * n_vec + c]);
             }
@@ -187,11 +188,11 @@ FG_INLINE void accumulate(float *acc, int64_t stride, const float *e, const floa
     }
     for (; p < tile->n; p++, v += tile->ldv) { // not all rows: a masked row keeps its bits
         const float *ep = e + p % n_pos;
-#pragma GCC unroll 16
+        FG_UNROLL
         for (int r = 0; r < n_rows; r++) {
             __mmask16 in = p <= tile->last[r] ? 0xffff : 0;
             __m512 er = _mm512_set1_ps(ep[r * n_pos]);
-#pragma GCC unroll 16
+            FG_UNROLL
             for (int c = 0; c < n_vec; c++) {
                 __mmask16 columns = c == n_vec - 1 ? last : 0xffff;
                 sum[r * n_vec + c] = _mm512_mask3_fmadd_ps(
@@ -200,9 +201,9 @@ FG_INLINE void accumulate(float *acc, int64_t stride, const float *e, const floa
         }
         if (p % n_pos == n_pos - 1) e += 16;
     }
-#pragma GCC unroll 16
+    FG_UNROLL
     for (int r = 0; r < n_rows; r++) {
-#pragma GCC unroll 16
+        FG_UNROLL
         for (int c = 0; c < n_vec; c++)
             _mm512_store_ps(acc + r * stride + d + 16 * c, sum[r * n_vec + c]);
     }
