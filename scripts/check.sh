@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the tree as CI does and closes with one line, "N passed, N failed"; exits 1 when something failed. A step that fails
 # does not keep the later ones from running. Each test of the suite counts as one, in each build; so does each other step.
-# Usage: scripts/check.sh [STEP ...], of: release asan clang format tidy fuzz. Default: all, in that order.
+# Usage: scripts/check.sh [STEP ...], of: release asan clang format tidy mutation fuzz. Default: all, in that order.
 # FUZZ_SECONDS (60): time of each fuzz target. CHECK_JOBS: tests or tools at a time, default the number of CPUs.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -72,6 +72,13 @@ step_tidy() {
     count "clang-tidy" $status
 }
 
+# Deliberate mistakes in the forward pass: the test of the logits must fail on each.
+step_mutation() {
+    echo "== mutations of the forward pass"
+    tests/mutation/run.sh
+    count "mutations" $?
+}
+
 fuzz_one() { # a target; its finds go to build/fuzz/finds
     local name=${1##*/} seconds=${FUZZ_SECONDS:-60}
     local short=${name#fuzz_} work
@@ -118,7 +125,7 @@ step_fuzz() {
 }
 
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(release asan clang format tidy fuzz)
+[ ${#steps[@]} -gt 0 ] || steps=(release asan clang format tidy mutation fuzz)
 for step in "${steps[@]}"; do
     if ! declare -F "step_$step" > /dev/null; then
         echo "no such step: $step" >&2
