@@ -8,11 +8,11 @@
 #include "base/num.h"
 #include "base/size.h"
 #include "kernels/kernels.h"
+#include "roof.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -29,13 +29,6 @@ struct bench {
     bool json;
     bool comma;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 // ---- roofs
 
@@ -77,42 +70,6 @@ __attribute__((target("avx2"))) static float sum_avx2(const uint8_t *p, uint64_t
     return (float)(out[0] + out[1] + out[2] + out[3] + out[4] + out[5] + out[6] + out[7]);
 }
 
-// 24 and 12 chains hide the latency of an FMA on two ports. The values stay at 1; the empty asm
-// keeps the compiler from seeing that.
-#define FMA_ROUNDS 200000
-__attribute__((target("avx512f"))) static float fma_avx512(void)
-{
-    __m512 acc[24], one = _mm512_set1_ps(1), zero = _mm512_setzero_ps();
-    for (int i = 0; i < 24; i++)
-        acc[i] = one;
-    for (int r = 0; r < FMA_ROUNDS; r++) {
-        __asm__ volatile("" : "+v"(one), "+v"(zero));
-#pragma GCC unroll 24
-        for (int i = 0; i < 24; i++)
-            acc[i] = _mm512_fmadd_ps(acc[i], one, zero);
-    }
-    for (int i = 1; i < 24; i++)
-        acc[0] = _mm512_add_ps(acc[0], acc[i]);
-    return _mm512_reduce_add_ps(acc[0]);
-}
-
-__attribute__((target("avx2,fma"))) static float fma_avx2(void)
-{
-    __m256 acc[12], one = _mm256_set1_ps(1), zero = _mm256_setzero_ps();
-    for (int i = 0; i < 12; i++)
-        acc[i] = one;
-    for (int r = 0; r < FMA_ROUNDS; r++) {
-        __asm__ volatile("" : "+x"(one), "+x"(zero));
-#pragma GCC unroll 12
-        for (int i = 0; i < 12; i++)
-            acc[i] = _mm256_fmadd_ps(acc[i], one, zero);
-    }
-    for (int i = 1; i < 12; i++)
-        acc[0] = _mm256_add_ps(acc[0], acc[i]);
-    float out[8];
-    _mm256_storeu_ps(out, acc[0]);
-    return out[0];
-}
 #endif
 
 static float sum_plain(const uint8_t *p, uint64_t bytes)
@@ -147,16 +104,16 @@ static double read_roof(const struct bench *b)
     double best = 0;
     for (uint64_t at = 0; at + STRETCH <= 2 * b->weights_bytes; at += STRETCH) {
         struct read_job job = {.data = b->weights + at % b->weights_bytes, .item_bytes = 256 << 10};
-        double t0 = now();
+        double t0 = bench_now();
         fg_pool_run(b->pool, (int64_t)(STRETCH / job.item_bytes), read_item, &job);
-        double rate = STRETCH / (now() - t0);
+        double rate = STRETCH / (bench_now() - t0);
         if (rate > best) best = rate;
     }
     return best;
 }
 
 struct fma_job {
-    bool avx512;
+    const char *isa;
     float sums[256];
 };
 
@@ -164,31 +121,21 @@ static void fma_item(void *ctx, int64_t item, int worker)
 {
     struct fma_job *job = ctx;
     (void)item;
-#if defined(__x86_64__)
-    job->sums[worker % 256] += job->avx512 ? fma_avx512() : fma_avx2();
-#else
-    job->sums[worker % 256] += 1;
-#endif
+    bench_fma_run(job->isa, &job->sums[worker % 256]);
 }
 
 // FLOP per second of all threads, in the widest vectors of the level; 0 where it has none.
 static double fma_roof(const struct bench *b, const char *isa)
 {
-#if defined(__x86_64__)
-    if (strcmp(isa, "ref") == 0) return 0;
-    struct fma_job job = {.avx512 = strcmp(isa, "avx2") != 0};
-    double flop = 2.0 * FMA_ROUNDS * (job.avx512 ? 24 * 16 : 12 * 8), best = 0;
-    for (int i = 0; i < 40; i++) {
-        double t0 = now();
+    struct fma_job job = {.isa = isa};
+    double flop = bench_fma_run(isa, &job.sums[0]), best = 0;
+    for (int i = 0; i < 40 && flop > 0; i++) {
+        double t0 = bench_now();
         fg_pool_run(b->pool, b->n_threads, fma_item, &job);
-        double rate = flop * b->n_threads / (now() - t0);
+        double rate = flop * b->n_threads / (bench_now() - t0);
         if (rate > best) best = rate;
     }
     return best;
-#else
-    (void)b, (void)isa, (void)fma_item;
-    return 0;
-#endif
 }
 
 // ---- products
@@ -239,15 +186,15 @@ static double time_products(const struct bench *b, const struct fg_kernels *k, i
                               .fast = type == FG_N_DTYPES};
     int at_once = T == 1 ? (int)(STRETCH / matrix_bytes) : 1;
     int n_at_least = T == 1 ? 2 * n_matrices : 1;
-    double best = 1e30, start = now();
-    for (int m = 0; m < n_at_least || now() - start < seconds; m += at_once) {
-        double t0 = now();
+    double best = 1e30, start = bench_now();
+    for (int m = 0; m < n_at_least || bench_now() - start < seconds; m += at_once) {
+        double t0 = bench_now();
         for (int i = 0; i < at_once; i++) {
             uint64_t at = (uint64_t)((m + i) % n_matrices) * matrix_bytes;
             struct fg_linear mat = {b->weights + at, dtype, n_out, n, NULL, y, n_out};
             fg_parallel_linear(&par, &mat, 1, x, n, T, xh);
         }
-        double each = (now() - t0) / at_once;
+        double each = (bench_now() - t0) / at_once;
         if (each < best) best = each;
     }
     free(x);

@@ -4,13 +4,13 @@
 //        [--once prefill|decode]
 // One JSON object on stdout. --once: a single run without bandwidth, for interleaving with a peer:
 // prints seconds.
-#include "eval/roof.h"
+#include "eval/bandwidth.h"
 #include "forge/forge.h"
+#include "roof.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 struct options {
     const char *model, *isa, *once;
@@ -18,13 +18,6 @@ struct options {
     int64_t prefill, decode;
     enum forge_numerics numerics;
 };
-
-static double now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
 
 static int compare(const void *a, const void *b)
 {
@@ -55,16 +48,16 @@ static void run_once(struct forge_session *s, const struct options *o, int64_t v
     for (int64_t i = 0; i < o->prefill; i++)
         ids[i] = (int32_t)((i * 7919 + 13) % vocab);
     forge_session_reset(s);
-    double start = now();
+    double start = bench_now();
     if (forge_session_run(s, ids, o->prefill, logits, 1, NULL, NULL, &err)) die("prefill", &err);
-    *prefill_s = now() - start;
-    start = now();
+    *prefill_s = bench_now() - start;
+    start = bench_now();
     for (int64_t i = 0; i < o->decode; i++) {
         int32_t id;
         forge_top_ids(logits, vocab, 1, &id);
         if (forge_session_run(s, &id, 1, logits, 1, NULL, NULL, &err)) die("decode", &err);
     }
-    *decode_s = now() - start;
+    *decode_s = bench_now() - start;
     free(ids);
 }
 
@@ -124,14 +117,11 @@ int main(int argc, char **argv)
         run_once(s, &o, info.vocab, logits, prefill, decode);
         printf("%.6f\n", strcmp(o.once, "decode") == 0 ? decode[0] : prefill[0]);
     } else {
-        struct fg_pool *pool;
-        if (fg_pool_new(&pool, info.threads, &err)) die("threads", &err);
         run_once(s, &o, info.vocab, logits, prefill, decode);
-        if (fg_roof_read(&before, pool, 1ull << 30, 0.5, &err)) die("bandwidth", &err);
+        if (fg_bandwidth_read(1ull << 30, info.threads, 0.5, &before, &err)) die("bandwidth", &err);
         for (int i = 0; i < o.runs; i++)
             run_once(s, &o, info.vocab, logits, &prefill[i], &decode[i]);
-        if (fg_roof_read(&after, pool, 1ull << 30, 0.5, &err)) die("bandwidth", &err);
-        fg_pool_free(pool);
+        if (fg_bandwidth_read(1ull << 30, info.threads, 0.5, &after, &err)) die("bandwidth", &err);
         double p = median(prefill, o.runs), d = median(decode, o.runs);
         double token_s = o.decode ? d / (double)o.decode : 0;
         double rate = o.decode ? (double)info.token_bytes / token_s : 0;
