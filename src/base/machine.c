@@ -283,6 +283,13 @@ static void probe_cgroups(struct fg_machine *m)
     if (f) fclose(f);
 }
 
+double fg_cgroup_cpus(void)
+{
+    struct fg_machine m = {0};
+    probe_cgroups(&m);
+    return m.cgroup_cpus;
+}
+
 void fg_machine_probe(struct fg_machine *m)
 {
     *m = (struct fg_machine){0};

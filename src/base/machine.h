@@ -33,6 +33,10 @@ struct fg_machine {
 
 void fg_machine_probe(struct fg_machine *m);
 
+// CPUs' worth of time that the cgroups of this process grant, the tightest on the way up; 0: no
+// limit.
+double fg_cgroup_cpus(void);
+
 // Name of feature i in [0, FG_CPU_FEATURES): "avx2", "avx512bf16", ...
 const char *fg_cpu_feature_name(int i);
 
