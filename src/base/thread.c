@@ -6,7 +6,7 @@
 // claimed items alone and never for a worker that holds none. While the job's description is
 // rewritten the ticket's lower half is CLOSED.
 #include "base/thread.h"
-#include "base/size.h"
+#include "base/machine.h"
 #include <errno.h>
 #include <limits.h>
 #include <linux/futex.h>
@@ -237,60 +237,6 @@ static int first_sibling(int cpu)
     return first;
 }
 
-// CPUs' worth of time that quota and period in microseconds grant, rounded up; INT_MAX: unlimited.
-static int cpus_of(long long quota, long long period)
-{
-    if (quota <= 0 || period <= 0) return INT_MAX;
-    long long cpus = quota / period + (quota % period != 0);
-    return cpus < INT_MAX ? (int)cpus : INT_MAX;
-}
-
-// The one number in a file, -1 when there is none.
-static long long number_in(const char *path)
-{
-    long long n = -1;
-    FILE *f = fopen(path, "re");
-    if (!f) return -1;
-    if (fscanf(f, "%lld", &n) != 1) n = -1;
-    fclose(f);
-    return n;
-}
-
-// The least that this process's cgroup or one above it grants (cgroup v2).
-static int cgroup2_cpus(void)
-{
-    char path[PATH_MAX] = "", file[PATH_MAX + 64];
-    int least = INT_MAX;
-    FILE *f = fopen("/proc/self/cgroup", "re");
-    if (!f) return least;
-    while (fgets(path, sizeof path, f) && strncmp(path, "0::", 3) != 0)
-        path[0] = '\0';
-    fclose(f);
-    char *group = strncmp(path, "0::", 3) == 0 ? path + 3 : path;
-    group[strcspn(group, "\n")] = '\0';
-    for (;;) {
-        long long quota, period;
-        snprintf(file, sizeof file, "/sys/fs/cgroup%s/cpu.max", group);
-        f = fopen(file, "re");
-        if (f) { // "max 100000" or "150000 100000"
-            int granted =
-                fscanf(f, "%lld %lld", &quota, &period) == 2 ? cpus_of(quota, period) : INT_MAX;
-            if (granted < least) least = granted;
-            fclose(f);
-        }
-        char *slash = strrchr(group, '/');
-        if (!slash) return least;
-        *slash = '\0';
-    }
-}
-
-static int cgroup_cpus(void)
-{
-    int v2 = cgroup2_cpus(), v1 = cpus_of(number_in("/sys/fs/cgroup/cpu/cpu.cfs_quota_us"),
-                                          number_in("/sys/fs/cgroup/cpu/cpu.cfs_period_us"));
-    return v1 < v2 ? v1 : v2;
-}
-
 int fg_threads_default(void)
 {
     cpu_set_t set;
@@ -309,7 +255,7 @@ int fg_threads_default(void)
         long online = sysconf(_SC_NPROCESSORS_ONLN);
         n = online > 0 ? (int)online : 1;
     }
-    int granted = cgroup_cpus();
-    if (granted < n) n = granted;
+    double granted = fg_cgroup_cpus();
+    if (granted > 0 && granted < n) n = (int)granted + (granted > (int)granted); // rounded up
     return n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
 }
