@@ -22,7 +22,7 @@ static int open_text_of_dir(struct forge_engine *e, const char *dir, struct fg_e
 {
     char *path = fg_path_join(dir, "tokenizer.json");
     if (!path) return fg_fail_memory(err, "tokenizer", strlen(dir));
-    bool has = fg_file_exists(path);
+    bool has = fg_path_taken(path);
     if (!has) {
         fg_fail(&e->no_tok, FG_EINPUT, "tokenizer", path, NULL, NULL, "no such file");
     } else {

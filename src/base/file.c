@@ -23,23 +23,34 @@ static int open_retry(const char *path, int flags, mode_t mode)
     return fd;
 }
 
+// A regular file to read. *out is the caller's to close.
+static int open_regular(int *out, struct stat *st, const char *path, struct fg_error *err)
+{
+    int rc = 0;
+    // A FIFO would block the open; O_NONBLOCK changes nothing for regular files.
+    int fd = open_retry(path, O_RDONLY | O_NONBLOCK, 0);
+    if (fd < 0) return fg_fail_errno(err, path, "open", errno);
+    if (fstat(fd, st) != 0) {
+        rc = fg_fail_errno(err, path, "stat", errno);
+    } else if (!S_ISREG(st->st_mode)) {
+        rc = fg_fail(err, FG_EINPUT, "open", path, NULL, "a regular file", "%s",
+                     S_ISDIR(st->st_mode) ? "a directory" : "a special file");
+    }
+    if (rc) {
+        close(fd);
+        return rc;
+    }
+    *out = fd;
+    return 0;
+}
+
 int fg_map_open(struct fg_map *map, const char *path, struct fg_error *err)
 {
     struct stat st;
-    int rc, fd = -1;
+    int fd;
     *map = (struct fg_map){0};
-    // A FIFO would block the open; O_NONBLOCK changes nothing for regular files.
-    fd = open_retry(path, O_RDONLY | O_NONBLOCK, 0);
-    if (fd < 0) return fg_fail_errno(err, path, "open", errno);
-    if (fstat(fd, &st) != 0) {
-        rc = fg_fail_errno(err, path, "stat", errno);
-        goto fail;
-    }
-    if (!S_ISREG(st.st_mode)) {
-        rc = fg_fail(err, FG_EINPUT, "open", path, NULL, "a regular file", "%s",
-                     S_ISDIR(st.st_mode) ? "a directory" : "a special file");
-        goto fail;
-    }
+    int rc = open_regular(&fd, &st, path, err);
+    if (rc) return rc;
     map->bytes = (uint64_t)st.st_size;
     if (map->bytes > 0) {
         size_t size;
@@ -113,13 +124,11 @@ void fg_map_prefetch(const struct fg_map *map, uint64_t at, uint64_t n)
     madvise((void *)(map->data + begin), (size_t)(at + n - begin), MADV_WILLNEED);
 }
 
-int fg_file_read(struct fg_buf *out, const char *path, uint64_t max_bytes, struct fg_error *err)
+// Everything up to the end of fd.
+static int read_all(struct fg_buf *out, int fd, const char *name, uint64_t max_bytes,
+                    struct fg_error *err)
 {
-    bool is_stdin = strcmp(path, "-") == 0;
-    const char *name = is_stdin ? "standard input" : path;
-    int rc = 0, fd = is_stdin ? STDIN_FILENO : open_retry(path, O_RDONLY, 0);
-    fg_buf_clear(out);
-    if (fd < 0) return fg_fail_errno(err, path, "open", errno);
+    int rc = 0;
     for (;;) {
         if (!fg_buf_reserve(out, 64 * 1024)) {
             rc = fg_fail_memory(err, "read", out->len);
@@ -141,8 +150,31 @@ int fg_file_read(struct fg_buf *out, const char *path, uint64_t max_bytes, struc
         }
         if (n == 0) break;
     }
-    if (!is_stdin) close(fd);
     if (rc) fg_buf_free(out);
+    return rc;
+}
+
+int fg_file_read(struct fg_buf *out, const char *path, uint64_t max_bytes, struct fg_error *err)
+{
+    fg_buf_clear(out);
+    if (strcmp(path, "-") == 0)
+        return read_all(out, STDIN_FILENO, "standard input", max_bytes, err);
+    int fd = open_retry(path, O_RDONLY, 0);
+    if (fd < 0) return fg_fail_errno(err, path, "open", errno);
+    int rc = read_all(out, fd, path, max_bytes, err);
+    close(fd);
+    return rc;
+}
+
+int fg_file_load(struct fg_buf *out, const char *path, uint64_t max_bytes, struct fg_error *err)
+{
+    struct stat st;
+    int fd;
+    fg_buf_clear(out);
+    int rc = open_regular(&fd, &st, path, err);
+    if (rc) return rc;
+    rc = read_all(out, fd, path, max_bytes, err);
+    close(fd);
     return rc;
 }
 
@@ -156,6 +188,12 @@ bool fg_dir_exists(const char *path)
 {
     struct stat st;
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool fg_path_taken(const char *path)
+{
+    struct stat st;
+    return lstat(path, &st) == 0 || (errno != ENOENT && errno != ENOTDIR);
 }
 
 int fg_dir_make(const char *path, struct fg_error *err)

@@ -32,10 +32,16 @@ void fg_map_prefetch(const struct fg_map *map, uint64_t at, uint64_t n);
 // Reads the whole file (path "-": stdin) into *out, replacing its content. Files past max_bytes:
 // FG_EINPUT. Works for pipes. On failure *out is empty.
 int fg_file_read(struct fg_buf *out, const char *path, uint64_t max_bytes, struct fg_error *err);
+// The same for files that lie in a directory with others: no stdin, and what is not a regular file
+// is FG_EINPUT, as a FIFO there would block for ever.
+int fg_file_load(struct fg_buf *out, const char *path, uint64_t max_bytes, struct fg_error *err);
 
 // True when a regular file, a directory exists at path.
 bool fg_file_exists(const char *path);
 bool fg_dir_exists(const char *path);
+// True when the name is taken by anything, a link that leads nowhere included: opening it then
+// tells what is wrong, where "no such file" would mislead.
+bool fg_path_taken(const char *path);
 
 // mkdir -p with mode 0777 & ~umask. FG_EINPUT, FG_ERESOURCE or FG_EFAILED.
 int fg_dir_make(const char *path, struct fg_error *err);

@@ -145,7 +145,7 @@ int fg_json_open(struct fg_json *doc, const char *path, uint64_t max_bytes, stru
 {
     struct fg_buf text = {0};
     *doc = (struct fg_json){0};
-    int rc = fg_file_read(&text, path, max_bytes, err);
+    int rc = fg_file_load(&text, path, max_bytes, err);
     if (rc) return rc;
     rc = fg_json_parse(doc, text.data ? text.data : "", text.len, path, err);
     fg_buf_free(&text);

@@ -75,7 +75,7 @@ static int read_config(struct inspect *in, struct fg_error *err)
     char *path = fg_path_join(in->path, "config.json");
     if (!path) return fg_fail_memory(err, "inspect", strlen(in->path));
     int rc = 0;
-    if (fg_file_exists(path)) {
+    if (fg_path_taken(path)) {
         struct fg_json doc;
         rc = fg_json_open(&doc, path, CONFIG_BYTES_MAX, err);
         if (rc == 0) {
@@ -93,7 +93,7 @@ static int read_config(struct inspect *in, struct fg_error *err)
 static bool dir_has(const char *dir, const char *name)
 {
     char *path = fg_path_join(dir, name);
-    bool has = path && fg_file_exists(path);
+    bool has = path && fg_path_taken(path);
     free(path);
     return has;
 }

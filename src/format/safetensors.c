@@ -512,7 +512,7 @@ static int load_index(struct loader *l, const char *dir, const char *index_path,
 {
     struct fg_buf text = {0};
     struct index ix = {0};
-    int rc = fg_file_read(&text, index_path, INDEX_MAX, err);
+    int rc = fg_file_load(&text, index_path, INDEX_MAX, err);
     if (!rc) rc = scan_index(l, text.data ? text.data : "", text.len, index_path, &ix, err);
     if (!rc) rc = load_shards(l, dir, &ix, index_path, err);
     fg_buf_free(&text);
@@ -533,12 +533,12 @@ static int load_dir(struct loader *l, const char *dir, struct fg_error *err)
     char *index = fg_path_join(dir, INDEX_NAME);
     if (!single || !index) {
         rc = fg_fail_memory(err, WHAT, 0);
-    } else if (fg_file_exists(single)) {
+    } else if (fg_path_taken(single)) {
         rc = load_single(l, single, err);
-        if (!rc && fg_file_exists(index)) {
+        if (!rc && fg_path_taken(index)) {
             rc = warn(l->c, "model.safetensors is used; " INDEX_NAME " beside it is not", err);
         }
-    } else if (fg_file_exists(index)) {
+    } else if (fg_path_taken(index)) {
         rc = load_index(l, dir, index, err);
     } else {
         rc =

@@ -176,12 +176,12 @@ int fg_chat_template_load(enum fg_chat_variant *out, bool *official, const char 
     int rc;
     if (!jinja || !config) {
         rc = fg_fail_memory(err, "chat template", strlen(dir));
-    } else if (fg_file_exists(jinja)) {
-        rc = fg_file_read(&source, jinja, TEMPLATE_BYTES_MAX, err);
+    } else if (fg_path_taken(jinja)) {
+        rc = fg_file_load(&source, jinja, TEMPLATE_BYTES_MAX, err);
         if (!rc)
             rc = detect_in(out, official, source.data ? source.data : "", source.len, jinja, NULL,
                            err);
-    } else if (fg_file_exists(config)) {
+    } else if (fg_path_taken(config)) {
         rc = load_config(out, official, config, err);
     } else {
         rc = fg_fail(err, FG_EINPUT, "chat template", dir, NULL,

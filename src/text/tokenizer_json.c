@@ -590,7 +590,7 @@ static int load_stop_ids(struct loader *l, const char *dir)
     if (!path) return fg_fail_memory(l->err, WHAT, 0);
     struct fg_json doc = {0};
     struct json_object *v = NULL;
-    int rc = fg_file_exists(path) ? fg_json_open(&doc, path, CONFIG_BYTES_MAX, l->err) : 0;
+    int rc = fg_path_taken(path) ? fg_json_open(&doc, path, CONFIG_BYTES_MAX, l->err) : 0;
     if (!rc && json_object_is_type(doc.root, json_type_object)) {
         json_object_object_get_ex(doc.root, "eos_token_id", &v);
     }
@@ -635,7 +635,7 @@ static int load_dir(struct loader *l, const char *dir)
         rc = fg_fail_range(l->err, WHAT, path, "size in bytes", 0, FILE_BYTES_MAX,
                            (int64_t)map.bytes);
     }
-    if (!rc && fg_file_exists(config)) {
+    if (!rc && fg_path_taken(config)) {
         rc = fg_json_open(&l->config, config, CONFIG_BYTES_MAX, l->err);
         if (!rc && !json_object_is_type(l->config.root, json_type_object)) {
             rc = fail_value(l, config, NULL, "an object", l->config.root);

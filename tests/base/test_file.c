@@ -164,7 +164,16 @@ static void test_map_refuses_what_is_no_file(void **state)
         assert_null(map.data);
         assert_null(map.path);
         assert_int_equal(map.bytes, 0);
+
+        struct fg_buf b = {0};
+        alarm(10);
+        assert_int_equal(fg_file_load(&b, bad[i], 100, &err), FG_EINPUT);
+        alarm(0);
+        assert_string_equal(err.file, bad[i]);
+        assert_null(b.data);
+        assert_int_equal(fg_path_taken(bad[i]), i < 5);
     }
+    assert_false(fg_path_taken("/dev/null/below"));
 }
 
 static void test_out_of_handles_is_a_resource(void **state)
@@ -208,6 +217,9 @@ static void test_read(void **state)
         fg_file_read(&b, scratch_write(&scratch, "l", large, sizeof large), sizeof large, &err), 0);
     assert_int_equal(b.len, sizeof large);
     assert_memory_equal(b.data, large, sizeof large);
+    assert_int_equal(fg_file_load(&b, scratch.path, sizeof large, &err), 0);
+    assert_int_equal(b.len, sizeof large);
+    assert_int_equal(fg_file_load(&b, scratch.path, sizeof large - 1, &err), FG_EINPUT);
     fg_buf_free(&b);
 }
 
