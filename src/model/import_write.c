@@ -115,7 +115,8 @@ static int has_content(const struct job *j, bool *content)
     return 0;
 }
 
-// Temporary files that a killed run left: ".NAME.XXXXXX" of names that the job writes.
+// Temporary files that a killed run left: ".NAME.xxxxxxxx" (struct fg_atomic) of names that the job
+// writes.
 static void remove_leftovers(const struct job *j)
 {
     static const char *const starts[] = {".model", ".tokenizer", ".generation_config.json.",
@@ -124,7 +125,7 @@ static void remove_leftovers(const struct job *j)
     if (!d) return; // the job itself will say why
     for (struct dirent *e; (e = readdir(d));) {
         const char *dot = strrchr(e->d_name, '.');
-        if (!dot || strlen(dot) != 7) continue;
+        if (!dot || strspn(dot + 1, "0123456789abcdef") != 8 || dot[9]) continue;
         for (size_t i = 0; i < FG_COUNT(starts); i++) {
             if (strncmp(e->d_name, starts[i], strlen(starts[i])) == 0) {
                 unlinkat(dirfd(d), e->d_name, 0);
@@ -157,7 +158,7 @@ static int check_mark(struct job *j, const char *path, bool marked)
 {
     struct fg_buf found = {0};
     if (!marked) return fg_file_replace(path, j->identity.data, j->identity.len, j->err);
-    int rc = fg_file_read(&found, path, 4096, j->err);
+    int rc = fg_file_load(&found, path, 4096, j->err);
     if (!rc &&
         (found.len != j->identity.len || memcmp(found.data, j->identity.data, found.len) != 0)) {
         rc = fg_fail(j->err, FG_EINTEGRITY, FG_IMPORT_WHAT, path, "identity",
