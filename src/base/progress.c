@@ -167,8 +167,10 @@ void fg_progress_end(struct fg_progress *p, bool ok)
                 snprintf(rate, sizeof rate, " (%.3g/s)", (double)p->done / elapsed);
         }
         if (p->tty) fprintf(p->out, "\r\033[K");
-        fprintf(p->out, "%s: %s %s in %s%s\n", p->name, ok ? "done," : "stopped after", n,
-                fg_format_seconds(t, sizeof t, elapsed), rate);
+        // Of a job that was refused before it began, the error says all.
+        if (ok || p->done > 0)
+            fprintf(p->out, "%s: %s %s in %s%s\n", p->name, ok ? "done," : "stopped after", n,
+                    fg_format_seconds(t, sizeof t, elapsed), rate);
         fflush(p->out);
     }
     free(p);

@@ -215,11 +215,15 @@ static void test_odd_amounts(void **state)
         usleep(110000);
         fg_progress_set(p, UINT64_MAX, NULL); // past the total
         usleep(110000);
-        fg_progress_set(p, 0, NULL); // and back
+        fg_progress_set(p, 1, NULL); // and back
         terminal_read(&t);
         fg_progress_end(p, false);
     }
-    assert_int_equal(count(terminal_read(&t), "odd: stopped after 0 B in "), 3);
+    assert_int_equal(count(terminal_read(&t), "odd: stopped after 1 B in "), 3);
+    fg_progress_end(fg_progress_new(t.out, false, "none", 9, FG_PROGRESS_BYTES), false);
+    assert_null(strstr(terminal_read(&t), "none"));
+    fg_progress_end(fg_progress_new(t.out, false, "none", 0, FG_PROGRESS_BYTES), true);
+    assert_non_null(strstr(terminal_read(&t), "none: done, 0 B in "));
     terminal_close(&t);
 }
 
