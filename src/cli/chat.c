@@ -75,7 +75,7 @@ static int encode(struct fg_chat *c, int32_t **ids, size_t *n, bool *inside, str
     return rc;
 }
 
-// What the signal or the reader of stdout that ended a reply means for the program.
+// What the signal that ended a reply means for the program.
 static void notice_end(struct fg_chat *c)
 {
     int sig = c->last.signal;
@@ -85,10 +85,6 @@ static void notice_end(struct fg_chat *c)
     } else if (sig) {
         c->quit = true;
         c->exit_code = fg_signals_exit_code(sig);
-    }
-    if (ferror(stdout)) {
-        c->quit = true;
-        c->exit_code = FG_EXIT_PIPE;
     }
 }
 
@@ -141,6 +137,11 @@ int fg_chat_answer(struct fg_chat *c, struct fg_error *err)
         fg_out_warn(c->cli, "context full: the reply ends here, the conversation is kept");
     const char *save = fg_args_text(args, "save");
     if (rc == 0 && save) rc = fg_chat_save(c, save, err);
+    if (ferror(stdout)) { // nobody reads, or the disk is full: no reply would arrive
+        c->quit = true;
+        if (rc == 0) rc = fg_out_flush(err);
+        c->exit_code = rc;
+    }
     return rc;
 }
 

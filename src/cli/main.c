@@ -95,20 +95,20 @@ static int run(struct fg_cli *cli, struct fg_error *err)
 }
 
 // A standard stream that is closed would give its number to the next file that is opened, and
-// output meant for the stream would end up in it.
+// output meant for the stream would end up in it. Results that nobody can get are an error, so
+// stdout becomes something that cannot be written.
 static void keep_streams(void)
 {
-    int fd;
-    do {
-        fd = open("/dev/null", O_RDWR);
-    } while (fd >= 0 && fd <= STDERR_FILENO);
-    if (fd > STDERR_FILENO) close(fd);
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) < 0) open("/dev/null", fd == STDERR_FILENO ? O_WRONLY : O_RDONLY);
+    }
 }
 
 int main(int argc, char **argv)
 {
     keep_streams();
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN); // a write past the size limit fails like one on a full disk
     struct fg_cli cli = {.root = &fg_root, .env = environment, .json = wants_json(argc, argv)};
     struct fg_error err = {0};
     int rc = fg_args_parse(&cli.args, &fg_root, argc, (const char *const *)argv, environment, &err);

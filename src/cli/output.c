@@ -2,6 +2,7 @@
 #include "cli/cli.h"
 #include "base/utf8.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdarg.h>
 #include <string.h>
@@ -12,9 +13,11 @@ int fg_out_flush(struct fg_error *err)
     errno = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
     int e = errno;
-    if (e == 0) { // an earlier write failed, and its errno is gone: a pipe still tells
+    if (e == 0) { // an earlier write failed, and its errno is gone: the stream still tells
         struct pollfd out = {.fd = STDOUT_FILENO, .events = POLLOUT};
-        e = poll(&out, 1, 0) == 1 && (out.revents & POLLERR) ? EPIPE : ENOSPC;
+        bool pipe = poll(&out, 1, 0) == 1 && (out.revents & POLLERR);
+        bool closed = (fcntl(STDOUT_FILENO, F_GETFL) & O_ACCMODE) == O_RDONLY; // see main.c
+        e = pipe ? EPIPE : closed ? EBADF : ENOSPC;
     }
     return e == EPIPE ? FG_EXIT_PIPE : fg_fail_errno(err, "standard output", "write", e);
 }

@@ -536,6 +536,78 @@ static void test_closed_pipe(void **state)
     run_free(&r);
 }
 
+// A shell line, with forge as "$0".
+static struct run_result shell(const char *line, const char *input)
+{
+    const char *argv[] = {"/bin/bash", "-c", line, FORGE_BINARY, scratch.dir, CHAT, NULL};
+    return run_program(argv, no_env, input);
+}
+
+// Results that get nowhere are an error with its reason.
+static void test_lost_output(void **state)
+{
+    (void)state;
+    expect_error(shell("exec \"$0\" version >&-", NULL), 2, "standard output: Bad file");
+    expect_error(shell("exec \"$0\" version > /dev/full", NULL), 5, "standard output: No space");
+    static const char *const chats[] = {"-p hi", ""};
+    for (int i = 0; i < 2; i++) {
+        char line[160];
+        snprintf(line, sizeof line, "exec \"$0\" -q chat -m \"$2\" -n 2 %s > /dev/full", chats[i]);
+        expect_error(shell(line, "hi\n"), 5, "standard output: No space");
+        snprintf(line, sizeof line, "exec \"$0\" -q chat -m \"$2\" -n 2 %s >&-", chats[i]);
+        expect_error(shell(line, "hi\n"), 2, "standard output: Bad file");
+    }
+}
+
+// A quota is a full disk: the reason, and no temporary file.
+static void test_file_size_limit(void **state)
+{
+    (void)state;
+    expect_error(
+        shell("ulimit -f 1; exec \"$0\" eval logits -m \"$2\" --tokens 1,2,3,4,5,6 --rows 1 "
+              "-q --out \"$1/limited.npy\"",
+              NULL),
+        5, "limited.npy: File too large");
+    expect_ok(shell("ls -A \"$1\" | grep limited | wc -l", NULL), "0\n");
+}
+
+// Files of a checkpoint that are something else: the reason, and no wait for a writer.
+static void test_files_in_disguise(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"config.json", "model.safetensors", "tokenizer.json",
+                                        "tokenizer_config.json", "generation_config.json"};
+    static const struct {
+        const char *make, *text;
+    } kinds[] = {{"mkfifo", "a regular file, found a special file"},
+                 {"mkdir", "a regular file, found a directory"},
+                 {"ln -s /nonexistent", "No such file or directory"}};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+            char line[600], text[160];
+            snprintf(line, sizeof line,
+                     "d=\"$1/disguise\"; rm -rf \"$d\"; cp -r \"$2\" \"$d\" && rm \"$d/%s\" && "
+                     "%s \"$d/%s\" && exec timeout 20 \"$0\" -q generate -m \"$d\" -p hi -n 2",
+                     names[i], kinds[k].make, names[i]);
+            snprintf(text, sizeof text, k < 2 ? "%s: expected %s" : "%s: %s", names[i],
+                     kinds[k].text);
+            expect_error(shell(line, NULL), 2, text);
+        }
+    }
+}
+
+// Refused before the work starts: one line, none of a summary.
+static void test_refused_jobs(void **state)
+{
+    (void)state;
+    expect_error(forge_run(NULL, "eval", "logits", "-m", CHAT, "--tokens", "1,275", "--out",
+                           scratch_path(&scratch, "o.npy"), NULL),
+                 2, "field token 1");
+    expect_error(forge_run(NULL, "eval", "logits", "-m", CHAT, "--tokens", "1", "--out",
+                           "/nonexistent/o.npy", NULL),
+                 2, "/nonexistent/o.npy: No such file");
+}
+
 static void test_visible(void **state)
 {
     (void)state;
@@ -563,15 +635,27 @@ static int group_teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_usage_errors), cmocka_unit_test(test_help_everywhere),
-        cmocka_unit_test(test_quick_start),  cmocka_unit_test(test_json_success),
-        cmocka_unit_test(test_json_failure), cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_secrets),      cmocka_unit_test(test_strict_doctor),
-        cmocka_unit_test(test_files),        cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_generate),     cmocka_unit_test(test_reasoning_apart),
-        cmocka_unit_test(test_tokenize),     cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_inspect_text), cmocka_unit_test(test_closed_pipe),
+        cmocka_unit_test(test_usage_errors),
+        cmocka_unit_test(test_help_everywhere),
+        cmocka_unit_test(test_quick_start),
+        cmocka_unit_test(test_json_success),
+        cmocka_unit_test(test_json_failure),
+        cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_secrets),
+        cmocka_unit_test(test_strict_doctor),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_reasoning_apart),
+        cmocka_unit_test(test_tokenize),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_inspect_text),
+        cmocka_unit_test(test_closed_pipe),
         cmocka_unit_test(test_visible),
+        cmocka_unit_test(test_lost_output),
+        cmocka_unit_test(test_refused_jobs),
+        cmocka_unit_test(test_file_size_limit),
+        cmocka_unit_test(test_files_in_disguise),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);
 }
