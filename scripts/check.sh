@@ -29,7 +29,7 @@ suite() {
     count "build of $preset" $built
     [ $built = 0 ] || return
     log=build/$preset.tests.log
-    ctest --test-dir "build/$preset" -j "$jobs" --timeout 900 --output-on-failure --no-tests=error 2>&1 | tee "$log"
+    ctest --test-dir "build/$preset" -j "$jobs" --timeout 1800 --output-on-failure --no-tests=error 2>&1 | tee "$log"
     line=$(grep -E 'tests passed, [0-9]+ tests failed out of [0-9]+' "$log")
     if [[ $line =~ ([0-9]+)\ tests\ failed\ out\ of\ ([0-9]+) ]]; then
         failed=$((failed + BASH_REMATCH[1]))
