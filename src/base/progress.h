@@ -17,8 +17,8 @@ struct fg_progress *fg_progress_new(FILE *out, bool quiet, const char *name, uin
                                     enum fg_progress_unit unit);
 void fg_progress_set(struct fg_progress *p, uint64_t done,
                      const char *item); // item: what is worked on, or NULL
-// Clears the bar, prints one summary line (none when quiet, or when a job failed before anything was
-// done), frees p.
+// Clears the bar, prints one summary line (none when quiet, or when a job failed before anything
+// was done), frees p.
 void fg_progress_end(struct fg_progress *p, bool ok);
 
 // Seconds on the monotonic clock.
