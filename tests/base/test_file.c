@@ -151,9 +151,10 @@ static void test_map_refuses_what_is_no_file(void **state)
     snprintf(dangling, sizeof dangling, "%s", scratch_path(&scratch, "dangling"));
     snprintf(loop, sizeof loop, "%s", scratch_path(&scratch, "loop"));
     assert_int_equal(mkfifo(fifo, 0600), 0);
-    assert_int_equal(symlink("/nonexistent/target", dangling), 0);
+    assert_int_equal(symlink("/proc/nonexistent/target", dangling), 0);
     assert_int_equal(symlink(loop, loop), 0);
-    const char *const bad[] = {fifo, dangling, loop, scratch.dir, "/dev/null", "/nonexistent", ""};
+    const char *const bad[] = {fifo, dangling, loop, scratch.dir, "/dev/null", "/proc/nonexistent",
+                               ""};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         memset(&map, 0xFF, sizeof map);
         alarm(10); // a FIFO without a writer would block for ever
@@ -206,7 +207,7 @@ static void test_read(void **state)
     assert_int_equal(fg_file_read(&b, scratch_write(&scratch, "e", "", 0), 0, &err), 0);
     assert_string_equal(b.data, "");
     assert_int_equal(fg_file_read(&b, scratch.dir, 100, &err), FG_EINPUT);
-    assert_int_equal(fg_file_read(&b, "/nonexistent", 100, &err), FG_EINPUT);
+    assert_int_equal(fg_file_read(&b, "/proc/nonexistent", 100, &err), FG_EINPUT);
     assert_int_equal(b.len, 0);
     // A source without an end stops at the limit.
     assert_int_equal(fg_file_read(&b, "/dev/zero", 1 << 20, &err), FG_EINPUT);
@@ -261,8 +262,8 @@ static void test_exists(void **state)
     assert_false(fg_dir_exists(scratch.path));
     assert_true(fg_dir_exists(scratch.dir));
     assert_false(fg_file_exists(scratch.dir));
-    assert_false(fg_file_exists("/nonexistent"));
-    assert_false(fg_dir_exists("/nonexistent"));
+    assert_false(fg_file_exists("/proc/nonexistent"));
+    assert_false(fg_dir_exists("/proc/nonexistent"));
 }
 
 static void test_dir_make(void **state)
@@ -408,8 +409,8 @@ static void test_refused_targets(void **state)
     assert_int_equal(before.st_ino, after.st_ino);
     assert_int_equal(fg_atomic_open(&f, dir, &err), FG_EINPUT);
     fg_atomic_abort(&f); // after a failed open: nothing happens
-    assert_int_equal(fg_atomic_open(&f, "/nonexistent/file", &err), FG_EINPUT);
-    assert_string_equal(err.file, "/nonexistent/file");
+    assert_int_equal(fg_atomic_open(&f, "/proc/nonexistent/file", &err), FG_EINPUT);
+    assert_string_equal(err.file, "/proc/nonexistent/file");
     assert_int_equal(fg_atomic_open(&f, "", &err), FG_EINPUT);
     assert_int_equal(count_entries(dir), 0);
 }
