@@ -3,6 +3,7 @@
 #include "cli/lineedit.h"
 #include "base/file.h"
 #include "cli/cli.h"
+#include "format/json_scan.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <histedit.h>
@@ -16,6 +17,7 @@
 #include <wchar.h>
 
 #define HISTORY_ENTRIES 1000
+#define HISTORY_BYTES_MAX ((uint64_t)1 << 30)
 
 struct fg_lineedit {
     EditLine *el; // NULL: not a terminal
@@ -83,6 +85,39 @@ static int read_char(EditLine *el, wchar_t *out)
     }
 }
 
+// The history's file has a line per message, where \n and \\ stand for newline and backslash.
+// libedit has a format of its own, but its reader runs past its buffer at a damaged escape, and its
+// writer wants a FILE.
+static void enter_lines(History *h, char *text)
+{
+    HistEvent ev;
+    for (char *line = text, *end; *line; line = end) {
+        end = line + strcspn(line, "\n");
+        if (*end) *end++ = '\0';
+        char *to = line;
+        for (const char *from = line; *from; from++) {
+            bool escape = from[0] == '\\' && (from[1] == 'n' || from[1] == '\\');
+            if (escape) from++;
+            *to++ = (char)(escape && *from == 'n' ? '\n' : *from);
+        }
+        *to = '\0';
+        if (to > line && fg_utf8_valid_bytes(line, (size_t)(to - line)) == (size_t)(to - line))
+            history(h, &ev, H_ENTER, line);
+    }
+}
+
+static void add_lines(History *h, struct fg_buf *out)
+{
+    HistEvent ev; // libedit counts from the newest
+    for (int rc = history(h, &ev, H_LAST); rc != -1; rc = history(h, &ev, H_PREV)) {
+        for (const char *s = ev.str; *s; s++) {
+            if (*s == '\n' || *s == '\\') fg_buf_char(out, '\\');
+            fg_buf_char(out, *s == '\n' ? 'n' : *s);
+        }
+        fg_buf_char(out, '\n');
+    }
+}
+
 static int open_history(struct fg_lineedit *l, const char *path, struct fg_error *err)
 {
     HistEvent ev;
@@ -93,11 +128,14 @@ static int open_history(struct fg_lineedit *l, const char *path, struct fg_error
     if (!path) return 0;
     l->history_path = strdup(path);
     if (!l->history_path) return fg_fail_memory(err, "history", strlen(path));
-    int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC, 0600);
-    if (fd < 0) return fg_fail_errno(err, path, "open", errno);
-    close(fd);
-    history(l->history, &ev, H_LOAD, path); // an empty or foreign file gives no entries
-    return 0;
+    // Made here for its mode. O_NONBLOCK: fg_file_load is to refuse a FIFO, not this to wait at it.
+    int fd = open(path, O_RDONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0600);
+    if (fd >= 0) close(fd);
+    struct fg_buf text = {0};
+    int rc = fg_file_load(&text, path, HISTORY_BYTES_MAX, err);
+    if (rc == 0 && text.data) enter_lines(l->history, text.data);
+    fg_buf_free(&text);
+    return rc;
 }
 
 int fg_lineedit_open(struct fg_lineedit **out, const char *path, struct fg_error *err)
@@ -130,24 +168,12 @@ int fg_lineedit_open(struct fg_lineedit **out, const char *path, struct fg_error
     return 0;
 }
 
-// libedit writes to a file only (it sets the mode of the descriptor), so the text takes a way
-// round.
 static int save_history(struct fg_lineedit *l, struct fg_error *err)
 {
-    HistEvent ev;
-    FILE *f = tmpfile();
-    if (!f) return fg_fail_errno(err, l->history_path, "write", errno);
     struct fg_buf text = {0};
-    char block[4096];
-    bool saved = history(l->history, &ev, H_SAVE_FP, f) != -1;
-    rewind(f);
-    for (size_t n; (n = fread(block, 1, sizeof block, f)) > 0;)
-        fg_buf_add(&text, block, n);
-    saved = saved && !ferror(f) && !text.failed;
-    fclose(f);
-    int rc = saved ? fg_file_replace(l->history_path, text.data, text.len, err)
-                   : fg_fail(err, FG_EFAILED, "history", l->history_path, NULL, NULL,
-                             "it could not be written");
+    add_lines(l->history, &text);
+    int rc = text.failed ? fg_fail_memory(err, "history", text.len)
+                         : fg_file_replace(l->history_path, text.data, text.len, err);
     fg_buf_free(&text);
     return rc;
 }

@@ -2,6 +2,7 @@
 #include "base/progress.h"
 #include "support/run.h"
 #include "support/scratch.h"
+#include <errno.h>
 #include <pty.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -172,6 +173,38 @@ static void test_session(void **state)
     expect(&t, "/quit");
     type(&t, "\r");
     assert_int_equal(terminal_close(&t), 0);
+}
+
+// A damaged history gives what is readable; one that is no file is refused.
+static void test_history(void **state)
+{
+    (void)state;
+    static const char damaged[] = "first\\nsecond\\\\x\n\\\xFF\n\xFF\\777\n\n\\\nplain\\";
+    static const char kept[] = "first\\nsecond\\\\x\n\\\\\nplain\\\\\n/quit\n";
+    struct terminal t;
+    char found[sizeof kept + 8], path[512];
+    snprintf(path, sizeof path, "%s/state", scratch.dir);
+    assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+    scratch_write(&scratch, "state/history", damaged, sizeof damaged - 1);
+    terminal_open(&t, NULL);
+    expect_prompt(&t);
+    type(&t, "\033[A");
+    expect(&t, "plain\\");
+    type(&t, "\025/quit\r");
+    assert_int_equal(terminal_close(&t), 0);
+    FILE *f = fopen(scratch_path(&scratch, "state/history"), "rb");
+    assert_non_null(f);
+    size_t n = fread(found, 1, sizeof found, f);
+    fclose(f);
+    assert_int_equal(n, sizeof kept - 1);
+    assert_memory_equal(found, kept, n);
+
+    assert_int_equal(remove(scratch.path), 0);
+    assert_int_equal(mkfifo(scratch.path, 0600), 0);
+    terminal_open(&t, NULL);
+    expect(&t, "a regular file, found a special file");
+    assert_int_equal(terminal_close(&t), 2);
+    assert_int_equal(remove(scratch_path(&scratch, "state/history")), 0);
 }
 
 static void test_interrupted_reply(void **state)
@@ -394,6 +427,7 @@ int main(void)
         cmocka_unit_test(test_undo_and_resume),
         cmocka_unit_test(test_bad_conversations),
         cmocka_unit_test(test_full_context),
+        cmocka_unit_test(test_history),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);
 }
