@@ -581,7 +581,7 @@ static void test_files_in_disguise(void **state)
         const char *make, *text;
     } kinds[] = {{"mkfifo", "a regular file, found a special file"},
                  {"mkdir", "a regular file, found a directory"},
-                 {"ln -s /nonexistent", "No such file or directory"}};
+                 {"ln -s missing", "No such file or directory"}};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
             char line[600], text[160];
@@ -604,8 +604,8 @@ static void test_refused_jobs(void **state)
                            scratch_path(&scratch, "o.npy"), NULL),
                  2, "field token 1");
     expect_error(forge_run(NULL, "eval", "logits", "-m", CHAT, "--tokens", "1", "--out",
-                           "/nonexistent/o.npy", NULL),
-                 2, "/nonexistent/o.npy: No such file");
+                           scratch_path(&scratch, "missing/o.npy"), NULL),
+                 2, "missing/o.npy: No such file");
 }
 
 static void test_visible(void **state)
