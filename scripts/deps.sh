@@ -4,6 +4,7 @@
 # exits 7. Does nothing, and quickly, when nothing is missing.
 # Usage: scripts/deps.sh [build|test]
 set -euo pipefail
+cd "$(dirname "$0")/.."
 what=${1:-build}
 
 # Check                 Debian           Fedora             Arch
@@ -114,13 +115,21 @@ if ! can_be_root; then
 fi
 
 echo "Installing what is missing: $(names 2 | sed 's/@clang-runtime/the runtime of clang/')" >&2
-export DEBIAN_FRONTEND=noninteractive
-apt() { as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq -y -o DPkg::Lock::Timeout=300 "$@" < /dev/null >&2; }
-apt update || echo "apt-get update failed; trying with the package lists that are here" >&2
+log=build/deps.log
+mkdir -p build
+: > "$log"
+apt() { # what it says, some hundred lines, matters only when it fails
+    as_root env DEBIAN_FRONTEND=noninteractive \
+        apt-get -qq -y -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" < /dev/null >> "$log" 2>&1
+}
+apt update || echo "apt-get update failed ($log); trying with the package lists that are here" >&2
 packages=$(names 2)
 case $packages in *@clang-runtime*) packages=${packages//@clang-runtime/$(clang_runtime)} ;; esac
 # shellcheck disable=SC2086 # one word per package
-apt install --no-install-recommends $packages
+if ! apt install --no-install-recommends $packages; then
+    cat "$log" >&2
+    exit 7
+fi
 
 rows=$(missing_rows)
 if [ -n "$rows" ]; then
