@@ -71,7 +71,7 @@ struct forge_engine_info {
     const char *tokenizer;     // pre-tokenizer's name; NULL: none
     int64_t vocab, hidden, n_layers, n_linear_layers, n_full_layers, max_positions;
     uint64_t parameters, weight_bytes;
-    uint64_t token_bytes; // weights read per decoded token: all but an untied embedding
+    uint64_t token_bytes;           // weights read per decoded token: all but an untied embedding
     uint64_t state_bytes;           // of a session: recurrent state and convolution rows
     uint64_t kv_bytes_per_position; // of a session
     double load_seconds;

@@ -93,6 +93,9 @@ static int decode_loop(struct forge_session *s, struct fg_sampler *sampler, stru
     for (;;) {
         int64_t pos = fg_session_pos(s->run);
         int32_t id = fg_sampler_draw(sampler, logits, pos);
+        if (!isfinite(logits[id])) // nothing to choose from: broken weights, not a token
+            return fg_fail(err, FG_EFAILED, "generate", NULL, "logits", "finite numbers",
+                           "none at position %lld", (long long)pos);
         r->generated_tokens++;
         fg_sampler_accept(sampler, id);
         if (!o->ignore_stop_tokens && fg_tokenizer_is_stop(tok, id)) {

@@ -167,12 +167,11 @@ struct walk {
 static int add_tables(struct walk *w, const struct fg_command *c)
 {
     struct fg_args *args = w->args;
-    int n = 0;
+    size_t total = (size_t)args->n_slots;
     for (int t = 0; c->opts && c->opts[t]; t++) {
         for (const struct fg_opt *o = c->opts[t]; o->name; o++)
-            n++;
+            total++;
     }
-    size_t total = (size_t)(args->n_slots + n);
     struct fg_opt_slot *slots = realloc(args->slots, (total + 1) * sizeof *slots);
     if (!slots) return fg_fail_memory(w->err, "options", total * sizeof *slots);
     args->slots = slots;

@@ -47,6 +47,8 @@ void fg_out_visible(struct fg_buf *out, const char *s, size_t n);
 // From here on SIGINT, SIGTERM and SIGHUP set a flag instead of ending the program; a second SIGINT
 // before the first was noticed ends it at once with 130. SIGPIPE is ignored from the start.
 void fg_signals_catch(void);
+// A mapped file that shrinks while it is in use ends the program with one line and exit code 1.
+void fg_signals_guard_maps(void);
 // The signal that arrived since the last clear, or 0.
 int fg_signals_pending(void);
 void fg_signals_clear(void);

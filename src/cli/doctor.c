@@ -77,12 +77,12 @@ static void look_at_system(struct doctor *d)
 static void look_at_cpu(struct doctor *d)
 {
     const struct fg_machine *m = &d->machine;
-    struct finding *f = say(d, OK, "cpu", "%s: %d socket%s, %d cores, %d threads, %d allowed",
-                            m->cpu[0] ? m->cpu : "unknown processor", m->sockets,
-                            m->sockets == 1 ? "" : "s", m->cores, m->threads, m->allowed);
+    say(d, OK, "cpu", "%s: %d socket%s, %d cores, %d threads, %d allowed",
+        m->cpu[0] ? m->cpu : "unknown processor", m->sockets, m->sockets == 1 ? "" : "s", m->cores,
+        m->threads, m->allowed);
     if (m->cgroup_cpus > 0) {
-        f = say(d, m->cgroup_cpus < 1 ? WARN : OK, "cpu_limit", "a control group grants %.2f CPUs",
-                m->cgroup_cpus);
+        struct finding *f = say(d, m->cgroup_cpus < 1 ? WARN : OK, "cpu_limit",
+                                "a control group grants %.2f CPUs", m->cgroup_cpus);
         if (f->level == WARN) hint(f, "raise the CPU quota of the container");
     }
     int threads = d->cli->threads ? d->cli->threads : forge_threads_default();
@@ -96,7 +96,8 @@ static void look_at_cpu(struct doctor *d)
     }
     bool best = strcmp(d->isa, forge_isa_name(forge_isa_count() - 1)) == 0;
     bool slow = strcmp(d->isa, "ref") == 0;
-    f = say(d, best && !slow ? OK : WARN, "isa", "kernels %s%s; the CPU has%s", d->isa,
+    struct finding *f =
+        say(d, best && !slow ? OK : WARN, "isa", "kernels %s%s; the CPU has%s", d->isa,
             best ? "" : " (forced by FORGE_ISA)", at ? flags : " none of the flags in use");
     if (!best) {
         hint(f, "unset FORGE_ISA to use the fastest kernels");

@@ -36,9 +36,7 @@ static void option_head(const struct fg_opt *o, char *out, size_t cap)
     if (o->letter) snprintf(letter, sizeof letter, "-%c, ", o->letter);
     const char *no = o->kind != FG_OPT_FLAG ? "" : o->listed_negative ? "no-" : "";
     snprintf(out, cap, "%s--%s%s%s%s", letter, no, o->name, o->value ? " " : "",
-             o->value                   ? o->value
-             : o->kind == FG_OPT_CHOICE ? ""
-                                        : "");
+             o->value ? o->value : "");
 }
 
 // Help, then what the table knows besides: range, default, variable.

@@ -33,7 +33,7 @@ static char *give_prompt(EditLine *el)
 {
     struct fg_lineedit *l;
     el_get(el, EL_CLIENTDATA, &l);
-    return (char *)(uintptr_t)l->prompt; // libedit wants it writable, and only reads it
+    return (char *)l->prompt; // libedit wants it writable, and only reads it
 }
 
 // Waits for input. False when a signal came instead. Signals are let in only while waiting, so none

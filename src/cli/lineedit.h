@@ -17,7 +17,7 @@ enum fg_line_end {
 // history: a file of earlier lines, made with mode 0600 when missing; NULL: none is kept. Signals
 // must be caught already (fg_signals_catch). On a terminal the C library's character type becomes
 // that of the environment, or UTF-8. Errors: FG_ERESOURCE, FG_EINPUT (history); *out is then NULL.
-int fg_lineedit_open(struct fg_lineedit **out, const char *history, struct fg_error *err);
+int fg_lineedit_open(struct fg_lineedit **out, const char *path, struct fg_error *err);
 // Writes the history back and frees. NULL is fine. Errors: of writing the file.
 int fg_lineedit_close(struct fg_lineedit *l, struct fg_error *err);
 bool fg_lineedit_is_terminal(const struct fg_lineedit *l);

@@ -107,6 +107,7 @@ static void keep_streams(void)
 int main(int argc, char **argv)
 {
     keep_streams();
+    fg_signals_guard_maps();
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN); // a write past the size limit fails like one on a full disk
     struct fg_cli cli = {.root = &fg_root, .env = environment, .json = wants_json(argc, argv)};

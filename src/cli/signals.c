@@ -18,6 +18,24 @@ static void on_resize(int sig)
     resized = 1;
 }
 
+// A mapped file was truncated, or its disk failed, while a kernel read it: there is nothing to go
+// on with. Only calls that are safe in a handler.
+static void on_bus(int sig)
+{
+    static const char text[] = "forge: a file in use was cut short or can't be read any more\n";
+    (void)sig;
+    ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+    (void)ignored;
+    _exit(FG_EFAILED);
+}
+
+void fg_signals_guard_maps(void)
+{
+    struct sigaction sa = {.sa_handler = on_bus};
+    sigemptyset(&sa.sa_mask);
+    sigaction(SIGBUS, &sa, NULL);
+}
+
 void fg_signals_catch(void)
 {
     // Writes go on after a signal: one that came back half done would lose output and leave stdout

@@ -485,7 +485,7 @@ static bool integer_at(const struct fg_gguf_kv *kv, uint64_t i, int64_t *out)
     uint64_t n = kinds[kv->element].bytes;
     const uint8_t *p = kv->data + i * n;
     switch (kv->element) {
-    case FG_GGUF_I8: *out = (int8_t)bits(p, 1); return true;
+    case FG_GGUF_I8: *out = (int64_t)(bits(p, 1) ^ 0x80) - 0x80; return true; // sign extended
     case FG_GGUF_I16: *out = (int16_t)bits(p, 2); return true;
     case FG_GGUF_I32: *out = (int32_t)bits(p, 4); return true;
     case FG_GGUF_I64: *out = (int64_t)bits(p, 8); return true;

@@ -43,7 +43,7 @@ enum order { SAME, ROTARY, VALUE_ROWS, VALUE_TAIL_ROWS, VALUE_COLUMNS };
 
 // The end of a line of the table.
 #define SAME_ORDER .order = SAME
-#define BY(how, head) .order = how, .block = head
+#define BY(how, head) .order = (how), .block = (head)
 #define LESS_ONE .change = FG_CHANGE_MINUS_ONE
 
 struct rule {

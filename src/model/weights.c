@@ -237,7 +237,9 @@ static void bind_head(struct binder *b, struct fg_weights *w, const struct fg_lo
         b->bound++;
         uint64_t bytes =
             (uint64_t)w->embed.n_out * (uint64_t)w->embed.n_in * fg_dtype_bytes(w->embed.dtype);
-        if (t.bytes != bytes || memcmp(t.data, w->embed.data, (size_t)bytes) != 0)
+        bool same = t.bytes == bytes && t.data && w->embed.data &&
+                    memcmp(t.data, w->embed.data, (size_t)bytes) == 0;
+        if (!same)
             fg_log_warn(log,
                         "%s: %s differs from the embedding and is ignored: tie_word_embeddings "
                         "is true",

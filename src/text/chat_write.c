@@ -19,7 +19,7 @@ void fg_chat_cover(struct fg_chat_writer *w, bool given)
         last->n += more;
         return;
     }
-    if (list->n == list->cap) {
+    if (!list->items || list->n == list->cap) {
         size_t cap = list->cap ? list->cap + list->cap / 2 : 16;
         struct fg_chat_segment *grown = realloc(list->items, cap * sizeof *grown);
         if (!grown) {

@@ -4,10 +4,10 @@
 #include "kernels/ref/math.h"
 #include <immintrin.h>
 
-// The first n lanes, all of them for n >= 16.
+// The first n >= 0 lanes, all of them for n >= 16.
 static inline __mmask16 fg_lanes_avx512(int64_t n)
 {
-    return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << n) - 1);
+    return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (n & 15)) - 1);
 }
 
 // tree(lane) of kernels.h.
