@@ -135,6 +135,7 @@ int fg_pool_new(struct fg_pool **out, int n_threads, struct fg_error *err)
     // Workers take no signals: Ctrl-C must interrupt the thread that reads the terminal.
     sigset_t all, old;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); // comes from what a worker itself does: it must reach the handler
     pthread_sigmask(SIG_SETMASK, &all, &old);
     for (int i = 1; i < n_threads; i++) {
         struct worker *w = &p->workers[i];
