@@ -277,7 +277,8 @@ int forge_render_chat(const struct forge_engine *e, const char *json, size_t n_j
         in.messages = fg_jval_get(&doc.root, "messages");
         in.tools = fg_jval_get(&doc.root, "tools");
         of_request = fg_jval_get(&doc.root, "chat_template_kwargs");
-        rc = need_object(of_request, "chat_template_kwargs", err);
+        rc = in.messages ? need_object(of_request, "chat_template_kwargs", err)
+                         : fg_fail(err, FG_EINPUT, "chat", NULL, "messages", "an array", "nothing");
     } else if (rc == 0) {
         in.messages = &doc.root;
     }

@@ -340,9 +340,13 @@ static int take_positional(struct walk *w, const char *arg)
     if (args->n_rest >= c->args_max) {
         char found[80];
         fg_escape(found, sizeof found, arg, strlen(arg));
-        return fg_fail(w->err, FG_EINPUT, "arguments", NULL, NULL,
-                       c->args_max ? c->args : "no arguments", "%s%s", c->args_max ? "also " : "",
-                       found);
+        int rc = fg_fail(w->err, FG_EINPUT, "arguments", NULL, NULL,
+                         c->args_max ? c->args : "no arguments", "%s%s", c->args_max ? "also " : "",
+                         found);
+        char command[64];
+        fg_error_hint(w->err, "%s --help shows how it is used",
+                      fg_args_name(args, command, sizeof command));
+        return rc;
     }
     args->rest[args->n_rest++] = arg;
     return 0;

@@ -97,7 +97,8 @@ static int encode_prompt(struct generate *g, struct fg_error *err)
                                                      : "{\"enable_thinking\": false}";
     char *text = NULL;
     size_t n = 0;
-    rc = forge_render_chat(g->engine, g->given.data, g->given.len, kwargs, &text, &n, err);
+    rc =
+        fg_cli_render(g->engine, &g->given, fg_args_text(args, "messages"), kwargs, &text, &n, err);
     if (rc && !info.chat_template && err)
         fg_error_hint(err, "--raw continues the prompt as plain text, --chat-template names one");
     if (rc == 0) {

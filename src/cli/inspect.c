@@ -191,9 +191,22 @@ static void print_part(const struct count *c, const char *name)
            fg_format_bytes(bytes, sizeof bytes, c->bytes));
 }
 
+static void shape_text(const struct fg_tensor_view *v, char *out, size_t cap)
+{
+    size_t at = (size_t)snprintf(out, cap, "[");
+    for (int i = 0; i < v->rank && at < cap; i++)
+        at += (size_t)snprintf(out + at, cap - at, "%s%" PRIu64, i ? ", " : "", v->shape[i]);
+    if (at < cap) snprintf(out + at, cap - at, "]");
+}
+
 static void print_tensors_summary(const struct inspect *in)
 {
-    char bytes[32];
+    char bytes[32], shape[192];
+    if (fg_tensors_kind(in->tensors) == FG_TENSORS_NPY) { // its one array
+        struct fg_tensor_view v = fg_tensors_at(in->tensors, 0);
+        shape_text(&v, shape, sizeof shape);
+        printf("shape        %s\n", shape);
+    }
     printf("tensors      %" PRIu64 ", %s\n", fg_tensors_count(in->tensors),
            fg_format_bytes(bytes, sizeof bytes, in->bytes));
     for (int i = 0; i < in->n_types; i++) {
@@ -342,14 +355,6 @@ static int json_summary(const struct inspect *in, struct fg_error *err)
 
 // ---- tensors
 
-static void shape_text(const struct fg_tensor_view *v, char *out, size_t cap)
-{
-    size_t at = (size_t)snprintf(out, cap, "[");
-    for (int i = 0; i < v->rank && at < cap; i++)
-        at += (size_t)snprintf(out + at, cap - at, "%s%" PRIu64, i ? ", " : "", v->shape[i]);
-    if (at < cap) snprintf(out + at, cap - at, "]");
-}
-
 static void json_view(struct fg_jwrite *w, const struct fg_tensor_view *v)
 {
     fg_jwrite_str(w, "name", v->name);
@@ -367,9 +372,11 @@ static int list_tensors(const struct inspect *in, const char *pattern, struct fg
     struct fg_jwrite w = {0};
     fg_jwrite_object(&w, NULL);
     fg_jwrite_array(&w, "tensors");
+    bool any = false;
     for (uint64_t i = 0; i < fg_tensors_count(in->tensors); i++) {
         struct fg_tensor_view v = fg_tensors_at(in->tensors, i);
         if (pattern[0] && !fg_tensor_matches(pattern, v.name)) continue;
+        any = true;
         if (in->cli->json) {
             fg_jwrite_object(&w, NULL);
             json_view(&w, &v);
@@ -384,6 +391,11 @@ static int list_tensors(const struct inspect *in, const char *pattern, struct fg
     }
     fg_jwrite_end_array(&w);
     fg_jwrite_end_object(&w);
+    if (!any && pattern[0]) {
+        char shown[256];
+        fg_out_warn(in->cli, "no tensor matches %s",
+                    fg_escape(shown, sizeof shown, pattern, strlen(pattern)));
+    }
     if (in->cli->json) return fg_out_json(&w, err);
     fg_jwrite_free(&w);
     return fg_out_flush(err);

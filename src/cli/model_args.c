@@ -298,3 +298,15 @@ int fg_cli_read_text(const char *path, bool replace_invalid, struct fg_buf *out,
     if (rc) fg_buf_free(out);
     return rc;
 }
+
+int fg_cli_render(const struct forge_engine *e, const struct fg_buf *json, const char *file,
+                  const char *kwargs_json, char **text, size_t *n_bytes, struct fg_error *err)
+{
+    struct forge_engine_info info;
+    forge_engine_info(e, &info);
+    int rc = forge_render_chat(e, json->data, json->len, kwargs_json, text, n_bytes, err);
+    // Without a template the error is the model's, and has its file.
+    if (rc == FG_EINPUT && info.chat_template && file && err)
+        fg_escape(err->file, sizeof err->file, file, strlen(file));
+    return rc;
+}

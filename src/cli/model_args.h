@@ -37,4 +37,8 @@ int fg_cli_read_text(const char *path, bool replace_invalid, struct fg_buf *out,
 // The same check for text at hand: n bytes of `file` (NULL: of `field`).
 int fg_cli_check_text(const char *text, size_t n, const char *file, const char *field,
                       struct fg_error *err);
+
+// forge_render_chat of JSON that came from `file`, which its errors then name; NULL: from no file.
+int fg_cli_render(const struct forge_engine *e, const struct fg_buf *json, const char *file,
+                  const char *kwargs_json, char **text, size_t *n_bytes, struct fg_error *err);
 #endif

@@ -115,10 +115,10 @@ static int encode_messages(struct fg_cli *cli, const struct fg_tokenizer *tok, s
     struct fg_ids ids = {0};
     char *text = NULL;
     size_t n = 0;
-    int rc = fg_cli_read_text(fg_args_text(&cli->args, "messages"),
-                              fg_args_flag(&cli->args, "replace-invalid"), &json, err);
+    const char *file = fg_args_text(&cli->args, "messages");
+    int rc = fg_cli_read_text(file, fg_args_flag(&cli->args, "replace-invalid"), &json, err);
     if (rc == 0) rc = fg_cli_engine(cli, false, &e, err);
-    if (rc == 0) rc = forge_render_chat(e, json.data, json.len, NULL, &text, &n, err);
+    if (rc == 0) rc = fg_cli_render(e, &json, file, NULL, &text, &n, err);
     if (rc == 0) rc = forge_tokenize(e, text, n, true, &ids.data, &ids.n, err);
     if (rc == 0) rc = print_result(cli, tok, &ids, text, n, err);
     fg_ids_free(&ids);

@@ -163,6 +163,7 @@ static int check_mark(struct job *j, const char *path, bool marked)
         (found.len != j->identity.len || memcmp(found.data, j->identity.data, found.len) != 0)) {
         rc = fg_fail(j->err, FG_EINTEGRITY, FG_IMPORT_WHAT, path, "identity",
                      "this file and these options", "another import");
+        fg_error_hint(j->err, "give another directory, or remove this one");
     }
     fg_buf_free(&found);
     if (!rc) remove_leftovers(j);

@@ -243,6 +243,7 @@ static void templates_take_requests_and_arguments(void **state)
                                       "[",
                                       "[]",
                                       "7",
+                                      "{}",
                                       "{\"messages\":7}",
                                       "[{\"role\":\"nobody\",\"content\":\"x\"}]",
                                       "{\"messages\":[],\"chat_template_kwargs\":[]}"};

@@ -431,6 +431,10 @@ static void test_tokenize(void **state)
     if (r.code) show(&r);
     assert_non_null(strstr(r.out, "<|im_start|>user\nx<|im_end|>\n<|im_start|>assistant\n"));
     run_free(&r);
+    const char *file = scratch_write(&scratch, "messages.json", "[", 1);
+    expect_error(forge_run(NULL, "tokenize", "-q", "-m", CHAT, "--messages", file, NULL), 2, file);
+    expect_error(forge_run("{}", "tokenize", "-q", "-m", CHAT, "--messages", "-", NULL), 2,
+                 "field messages");
     expect_error(forge_run(NULL, "tokenize", "-m", CHAT, "--decode", "275", NULL), 2, "275");
     expect_error(forge_run(NULL, "tokenize", "-m", CHAT, "--decode", "1,x", NULL), 2,
                  "field token 1");
@@ -503,6 +507,13 @@ static void test_inspect_text(void **state)
     r = forge_run(NULL, "inspect", BARE, "--tensors", "layers.3.*norm.weight", NULL);
     assert_non_null(strstr(r.out, "model.layers.3.self_attn.q_norm.weight"));
     assert_null(strstr(r.out, "layers.2."));
+    run_free(&r);
+    r = forge_run(NULL, "inspect", BARE "/tokens.npy", NULL);
+    assert_non_null(strstr(r.out, "shape        ["));
+    run_free(&r);
+    r = forge_run(NULL, "inspect", BARE, "--tensors", "nope*", NULL);
+    assert_int_equal(r.code, 0);
+    assert_non_null(strstr(r.err, "no tensor matches nope*"));
     run_free(&r);
     expect_error(forge_run(NULL, "inspect", BARE, "--tensor", "nope", NULL), 2, "no such tensor");
     // Cut anywhere: one line and 2, never a crash.
