@@ -173,11 +173,18 @@ static int do_undo(struct fg_chat *c, const char *arg, struct fg_error *err)
     return rc;
 }
 
+static void say_count(const struct fg_chat *c, const char *done)
+{
+    size_t n = fg_chat_log_count(c->log);
+    fprintf(stderr, "%zu message%s %s\n", n, n == 1 ? "" : "s", done);
+}
+
 static int do_save(struct fg_chat *c, const char *arg, struct fg_error *err)
 {
     int rc;
     char *path = path_argument(c, arg, &rc, err);
     if (path) rc = fg_chat_save(c, path, err);
+    if (rc == 0) say_count(c, "saved");
     free(path);
     return rc;
 }
@@ -187,6 +194,7 @@ static int do_load(struct fg_chat *c, const char *arg, struct fg_error *err)
     int rc;
     char *path = path_argument(c, arg, &rc, err);
     if (path) rc = fg_chat_load(c, path, err);
+    if (rc == 0) say_count(c, "loaded");
     free(path);
     return rc;
 }

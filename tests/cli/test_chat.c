@@ -277,6 +277,10 @@ static void test_lines_and_resize(void **state)
     char line[600];
     snprintf(line, sizeof line, "/save %s\r", path);
     type(&t, line);
+    expect(&t, "4 messages saved");
+    snprintf(line, sizeof line, "/load %s\r", path);
+    type(&t, line);
+    expect(&t, "4 messages loaded");
     expect_prompt(&t);
     type(&t, "/quit\r");
     assert_int_equal(terminal_close(&t), 0);
