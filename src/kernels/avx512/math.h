@@ -7,7 +7,7 @@
 // The first n >= 0 lanes, all of them for n >= 16.
 static inline __mmask16 fg_lanes_avx512(int64_t n)
 {
-    return n >= 16 ? (__mmask16)0xffff : (__mmask16)((1u << (n & 15)) - 1);
+    return (__mmask16)(n >= 16 ? 0xffffu : (1u << (n & 15)) - 1u);
 }
 
 // tree(lane) of kernels.h.
