@@ -4,7 +4,7 @@
 #include "base/thread.h"
 #include <stdlib.h>
 
-#define LANES 8 // independent sums, so that additions do not bound the rate
+#define LANES 32 // independent sums, so that additions do not bound the rate
 #define SLICE_BYTES (1 << 20)
 
 struct job {
@@ -22,20 +22,45 @@ static void fill_slice(void *ctx, int64_t item, int worker)
         p[i] = (uint64_t)item + i; // touched: untouched pages would all be the same zero page
 }
 
-static void read_slice(void *ctx, int64_t item, int worker)
+// One body, compiled for each width of vectors: narrow loads leave a fifth of the rate unread.
+static inline __attribute__((always_inline)) uint64_t sum_words(const uint64_t *p, uint64_t n)
 {
-    (void)worker;
-    struct job *j = ctx;
-    const uint64_t *p = j->data + (uint64_t)item * j->slice_words;
     uint64_t sum[LANES] = {0};
-    for (uint64_t i = 0; i < j->slice_words; i += LANES) {
+    for (uint64_t i = 0; i < n; i += LANES) {
         for (int l = 0; l < LANES; l++)
             sum[l] += p[i + (uint64_t)l];
     }
     uint64_t total = 0;
     for (int l = 0; l < LANES; l++)
         total += sum[l];
-    j->sums[item] = total;
+    return total;
+}
+
+#if defined(__x86_64__)
+__attribute__((target("avx512f"))) static uint64_t sum_avx512(const uint64_t *p, uint64_t n)
+{
+    return sum_words(p, n);
+}
+
+__attribute__((target("avx2"))) static uint64_t sum_avx2(const uint64_t *p, uint64_t n)
+{
+    return sum_words(p, n);
+}
+#endif
+
+static void read_slice(void *ctx, int64_t item, int worker)
+{
+    (void)worker;
+    struct job *j = ctx;
+    const uint64_t *p = j->data + (uint64_t)item * j->slice_words;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f"))
+        j->sums[item] = sum_avx512(p, j->slice_words);
+    else if (__builtin_cpu_supports("avx2"))
+        j->sums[item] = sum_avx2(p, j->slice_words);
+    else
+#endif
+        j->sums[item] = sum_words(p, j->slice_words);
 }
 
 int fg_bandwidth_read(uint64_t bytes, int n_threads, double seconds, double *rate,
