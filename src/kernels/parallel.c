@@ -196,12 +196,14 @@ void fg_parallel_attention(const struct fg_parallel *par, float *o, const float 
                                 .D = D,
                                 .scale = scale};
     // Rows and heads that share a block share the reading of keys and values: cut into rows first,
-    // and into heads only where threads would have nothing to do.
+    // and into heads only where the items would not go evenly into the threads.
     job.t_block = T / ceil_div(wanted, n_kv);
     job.t_block = min_i64(ATTN_ROWS_MAX, max_i64(ATTN_ROWS_MIN, job.t_block));
     job.n_t_blocks = ceil_div(T, job.t_block);
-    int64_t lacking = fg_pool_threads(par->pool) / (n_kv * job.n_t_blocks);
-    job.g_block = ceil_div(G, min_i64(G, max_i64(1, lacking)));
+    int64_t n_threads = fg_pool_threads(par->pool), n_items = n_kv * job.n_t_blocks;
+    bool even = n_items % n_threads == 0 || n_items >= 4 * n_threads;
+    int64_t g_parts = even ? 1 : min_i64(G, ceil_div(4 * n_threads, n_items));
+    job.g_block = ceil_div(G, g_parts);
     job.n_g_blocks = ceil_div(G, job.g_block);
     fg_pool_run(par->pool, n_kv * job.n_g_blocks * job.n_t_blocks, attention_item, &job);
 }
