@@ -23,8 +23,7 @@
 
 #define CLOSED UINT32_MAX
 // A pause is 40 to 140 cycles: some tens of microseconds before a waiting thread sleeps.
-#define SPINS                                                                                      \
-    1500 // a pause is 40 to 140 cycles: some tens of microseconds before a waiting thread sleeps
+#define SPINS 1500
 #define THREADS_MAX 1024
 
 struct worker {
