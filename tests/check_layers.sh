@@ -13,13 +13,14 @@ declare -A may=(
     [text]="base format"
     [quant]="base kernels format"
     [model]="base kernels format quant"
-    [runtime]="base kernels format text quant model"
-    [spec]="base kernels format text quant model runtime"
-    [api]="base kernels format text quant model runtime spec"
-    [serve]="base kernels format text quant model runtime spec"
-    [eval]="base kernels format text quant model runtime spec"
-    [train]="base kernels format text quant model runtime spec"
-    [cli]="base kernels format text quant model runtime spec api serve eval train"
+    [bundle]="base kernels format text quant model"
+    [runtime]="base kernels format text quant model bundle"
+    [spec]="base kernels format text quant model bundle runtime"
+    [api]="base kernels format text quant model bundle runtime spec"
+    [serve]="base kernels format text quant model bundle runtime spec"
+    [eval]="base kernels format text quant model bundle runtime spec"
+    [train]="base kernels format text quant model bundle runtime spec"
+    [cli]="base kernels format text quant model bundle runtime spec api serve eval train"
 )
 # Libraries, by the start of the header's name, and the modules that own them; cli may name all, for their versions.
 declare -A owner=(
@@ -89,7 +90,8 @@ while read -r header; do
     isa=""
     case $header in
     src/kernels/avx2/*) isa="-mavx2 -mfma -mf16c" ;;
-    src/kernels/avx512/*) isa="-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mavx2 -mfma -mf16c" ;;
+    src/kernels/avx512/* | src/kernels/amx/*)
+        isa="-mavx512f -mavx512bw -mavx512vl -mavx512dq -mavx512bf16 -mavx512vbmi -mavx512vnni -mavx2 -mfma -mf16c -mamx-tile -mamx-int8" ;;
     src/kernels/neon/*) [ "$(uname -m)" = aarch64 ] || continue ;;
     esac
     [[ -z $isa || $(uname -m) == x86_64 ]] || continue

@@ -5,13 +5,20 @@
 #include "kernels/levels.h"
 #include <pthread.h>
 #include <string.h>
+#if defined(__aarch64__) && !defined(FORGE_REF_ONLY)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
 #if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #endif
 
-// Levels: ref; avx2 = AVX2 + FMA + F16C; avx512 = avx2 + AVX-512 F, BW, VL, DQ; avx512bf16 =
-// avx512 + AVX512-BF16.
-#define LEVELS_MAX 4
+// Levels, each with what stands before it on its kind of machine: ref; avx2 = AVX2, FMA, F16C;
+// avx2vnni = AVX-VNNI; avx512 = AVX-512 F, BW, VL, DQ; avx512vnni = AVX-512 VBMI, VNNI; avx512bf16
+// = AVX512-BF16; amx = AMX-INT8 (and avx512vnni); neon = Advanced SIMD with dot products.
+#define LEVELS_MAX 8
 static struct fg_kernels tables[LEVELS_MAX];
 static const struct fg_kernels *levels[LEVELS_MAX];
 static int n_levels;
@@ -28,13 +35,20 @@ static struct fg_kernels *add_level(const char *isa)
 
 #if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
 struct features {
-    bool avx2, avx512, avx512bf16;
+    bool avx2, avx2vnni, avx512, avx512vnni, avx512bf16, amx;
 };
+
+// The kernel saves AMX's registers only for processes that ask for them.
+static bool ask_for_tiles(void)
+{
+    enum { ARCH_REQ_XCOMP_PERM = 0x1023, TILE_DATA = 18 };
+    return syscall(SYS_arch_prctl, ARCH_REQ_XCOMP_PERM, TILE_DATA) == 0;
+}
 
 // CPUID says what the CPU has, XCR0 which registers the operating system saves.
 static struct features detect(void)
 {
-    struct features f = {false, false, false};
+    struct features f = {0};
     unsigned a, b, c, d;
     if (!__get_cpuid(1, &a, &b, &c, &d)) return f;
     bool osxsave = c & bit_OSXSAVE, avx = c & bit_AVX, fma = c & bit_FMA, f16c = c & bit_F16C;
@@ -49,8 +63,13 @@ static struct features detect(void)
     f.avx2 = ymm && avx && fma && f16c && (b & bit_AVX2);
     f.avx512 = f.avx2 && zmm && (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) &&
                (b & bit_AVX512DQ);
-    if (f.avx512 && max_subleaf >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d))
-        f.avx512bf16 = a & bit_AVX512BF16;
+    f.avx512vnni = f.avx512 && (c & bit_AVX512VBMI) && (c & bit_AVX512VNNI);
+    bool tiles = (lo & 0x60000) == 0x60000 && (d & bit_AMX_TILE) && (d & bit_AMX_INT8);
+    f.amx = f.avx512vnni && tiles && ask_for_tiles();
+    if (f.avx2 && max_subleaf >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
+        f.avx2vnni = a & bit_AVXVNNI;
+        f.avx512bf16 = f.avx512 && (a & bit_AVX512BF16);
+    }
     return f;
 }
 
@@ -98,22 +117,37 @@ static void build(void)
     struct fg_kernels *k = add_level("ref");
     fg_fill_dense_ref(k);
     fg_fill_vector_ref(k);
+    fg_fill_lut_ref(k);
+    fg_fill_act_ref(k);
 #if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
     struct features f = detect();
     if (f.avx2) {
         k = add_level("avx2");
         fg_fill_dense_avx2(k);
         fg_fill_vector_avx2(k);
+        fg_fill_lut_avx2(k);
+        fg_fill_act_avx2(k);
     }
+    if (f.avx2vnni) fg_fill_lut_avx2vnni(add_level("avx2vnni"));
     if (f.avx512) {
         k = add_level("avx512");
         fg_fill_dense_avx512(k);
         fg_fill_vector_avx512(k);
+        fg_fill_lut_avx512(k);
+        fg_fill_act_avx512(k);
     }
+    if (f.avx512vnni) fg_fill_lut_avx512vnni(add_level("avx512vnni"));
     struct fg_kernels bf16 = {0};
     if (f.avx512bf16) fg_fill_dense_avx512bf16(&bf16);
     if (f.avx512bf16 && dot2_agrees(bf16.gemm_bf16_bf16, tables[0].gemm_bf16_bf16))
         fg_fill_dense_avx512bf16(add_level("avx512bf16"));
+    if (f.amx) fg_fill_lut_amx(add_level("amx"));
+#elif defined(__aarch64__) && !defined(FORGE_REF_ONLY)
+    if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) {
+        k = add_level("neon");
+        fg_fill_lut_neon(k);
+        fg_fill_act_neon(k);
+    }
 #endif
 }
 
@@ -126,7 +160,8 @@ const struct fg_kernels *const *fg_kernels_levels(int *n)
 
 int fg_kernels_get(const struct fg_kernels **out, const char *isa, struct fg_error *err)
 {
-    static const char *const known[] = {"ref", "avx2", "avx512", "avx512bf16"};
+    static const char *const known[] = {"ref",        "avx2",       "avx2vnni", "avx512",
+                                        "avx512vnni", "avx512bf16", "amx",      "neon"};
     int n;
     const struct fg_kernels *const *all = fg_kernels_levels(&n);
     *out = NULL;
@@ -145,6 +180,6 @@ int fg_kernels_get(const struct fg_kernels **out, const char *isa, struct fg_err
             return fg_fail(err, FG_EUNSUPPORTED, "kernels", NULL, "isa",
                            "a level that this machine has", "%s; the best here is %s", isa,
                            all[n - 1]->isa);
-    return fg_fail(err, FG_EINPUT, "kernels", NULL, "isa", "ref, avx2, avx512 or avx512bf16", "%s",
-                   isa);
+    return fg_fail(err, FG_EINPUT, "kernels", NULL, "isa",
+                   "ref, avx2, avx2vnni, avx512, avx512vnni, avx512bf16, amx or neon", "%s", isa);
 }

@@ -27,6 +27,7 @@
 #define FG_KERNELS_KERNELS_H
 #include "base/error.h"
 #include "base/thread.h"
+#include "kernels/lut.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -53,7 +54,8 @@ typedef void (*fg_gemm_bf16_fn)(float *y, int64_t ldy, const void *w, int64_t n,
                                 void *scratch);
 
 struct fg_kernels {
-    const char *isa; // "ref", "avx2", "avx512", "avx512bf16"
+    const char
+        *isa; // "ref", "avx2", "avx2vnni", "avx512", "avx512vnni", "avx512bf16", "amx", "neon"
 
     fg_gemm_fn gemm[FG_N_DTYPES];   // exact: weights widened to FP32, FP32 activations, dot
     fg_gemm_bf16_fn gemm_bf16_bf16; // fast: dot2
@@ -120,6 +122,14 @@ struct fg_kernels {
 
     // Largest value's index, the lowest among equals; NaN counts as -infinity; n >= 1.
     int64_t (*argmax)(const float *x, int64_t n);
+
+    // Quantized weights and their activations: lut.h.
+    fg_lut_gemm_fn lut_gemm[FG_N_LAYOUTS];
+    fg_lut_decode_fn lut_decode[FG_N_LAYOUTS];
+    fg_rotate_fn rotate;
+    fg_quantize_fn quantize;
+    fg_quantize2_fn quantize2;
+    fg_sum_exp_fn sum_exp;
 };
 
 uint64_t fg_gemm_scratch_bytes(int64_t n, int64_t T);
