@@ -19,6 +19,8 @@ lib:libutf8proc         libutf8proc-dev  utf8proc-devel     libutf8proc
 lib:json-c              libjson-c-dev    json-c-devel       json-c
 lib:libedit             libedit-dev      libedit-devel      libedit
 lib:libcrypto           libssl-dev       openssl-devel      openssl
+lib:openblas            libopenblas-dev  openblas-devel     openblas
+lib:lapacke             liblapacke-dev   lapack-devel       lapacke
 lib:cmocka              libcmocka-dev    libcmocka-devel    cmocka
 python:venv,ensurepip   python3-venv     python3            python
 '
