@@ -7,7 +7,7 @@
 #include "base/arena.h"
 #include "base/num.h"
 #include "base/size.h"
-#include "kernels/kernels.h"
+#include "kernels/parallel.h"
 #include "roof.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -168,7 +168,8 @@ static double time_products(const struct bench *b, const struct fg_kernels *k, i
     enum fg_dtype dtype = type < FG_N_DTYPES ? (enum fg_dtype)type : FG_BF16;
     uint64_t matrix_bytes = (uint64_t)(n * n_out) * fg_dtype_bytes(dtype);
     int n_matrices = (int)(b->weights_bytes / matrix_bytes);
-    uint64_t scratch_bytes = fg_parallel_scratch_bytes(n, T, 1, 64, 64);
+    const struct fg_parallel_sizes sizes = {.T = T, .n = n, .G = 1, .D = 64, .dv = 64};
+    uint64_t scratch_bytes = fg_parallel_scratch_bytes(&sizes);
     float *x = fg_alloc_aligned((uint64_t)(T * n) * 4);
     float *y = fg_alloc_aligned((uint64_t)(T * n_out) * 4);
     uint16_t *xh = fg_alloc_aligned((uint64_t)(T * n) * 2);
@@ -183,7 +184,9 @@ static double time_products(const struct bench *b, const struct fg_kernels *k, i
                               .pool = b->pool,
                               .scratch = scratch,
                               .scratch_bytes_per_worker = scratch_bytes,
+                              .room.xh = xh,
                               .fast = type == FG_N_DTYPES};
+    const struct fg_input in = {.x = x, .ldx = n, .n = n};
     int at_once = T == 1 ? (int)(STRETCH / matrix_bytes) : 1;
     int n_at_least = T == 1 ? 2 * n_matrices : 1;
     double best = 1e30, start = bench_now();
@@ -191,8 +194,13 @@ static double time_products(const struct bench *b, const struct fg_kernels *k, i
         double t0 = bench_now();
         for (int i = 0; i < at_once; i++) {
             uint64_t at = (uint64_t)((m + i) % n_matrices) * matrix_bytes;
-            struct fg_linear mat = {b->weights + at, dtype, n_out, n, NULL, y, n_out};
-            fg_parallel_linear(&par, &mat, 1, x, n, T, xh);
+            struct fg_linear mat = {.w = b->weights + at,
+                                    .dtype = dtype,
+                                    .n_out = n_out,
+                                    .n_in = n,
+                                    .y = y,
+                                    .ldy = n_out};
+            fg_parallel_linear(&par, &mat, 1, &in, T);
         }
         double each = (bench_now() - t0) / at_once;
         if (each < best) best = each;

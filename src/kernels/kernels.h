@@ -3,7 +3,7 @@
 //
 // A kernel is a pure function of pointers, sizes and strides: no allocation, lock, log,
 // environment, thread or global. Each is written first in ref/ (plain C, the truth); avx2/ and
-// avx512/ give the same bits. Threads are in parallel.c alone. FP32 everywhere unless said; arrays
+// avx512/ give the same bits. Threads are in parallel.h alone. FP32 everywhere unless said; arrays
 // need only the alignment of their element type, weights not even that (they are mapped from files
 // at any byte). No aliasing unless said. All translation units: -ffp-contract=off, never
 // -ffast-math.
@@ -26,7 +26,6 @@
 #ifndef FG_KERNELS_KERNELS_H
 #define FG_KERNELS_KERNELS_H
 #include "base/error.h"
-#include "base/thread.h"
 #include "kernels/lut.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -142,52 +141,4 @@ const struct fg_kernels *const *fg_kernels_levels(int *n);
 // The named level; NULL or "" gives the best. FG_EINPUT for an unknown name, FG_EUNSUPPORTED for
 // one that can't run here.
 int fg_kernels_get(const struct fg_kernels **out, const char *isa, struct fg_error *err);
-
-// ---- parallel.c: loops over row ranges; the only place where kernels meet threads
-// --------------------------------
-
-// One weight matrix of a job: y[t*ldy + r] = dot(w[r], x[t]) + bias[r].
-struct fg_linear {
-    const void *w; // [n_out][n_in]
-    enum fg_dtype dtype;
-    int64_t n_out, n_in;
-    const float *bias; // [n_out] or NULL
-    float *y;
-    int64_t ldy;
-};
-
-// Kernels, threads and memory for the jobs below.
-struct fg_parallel {
-    const struct fg_kernels *kernels;
-    struct fg_pool *pool;
-    uint8_t *scratch; // fg_pool_threads(pool) * scratch_bytes_per_worker, 64-byte aligned
-    uint64_t scratch_bytes_per_worker; // at least fg_parallel_scratch_bytes
-    bool fast;                         // numerics mode: BF16 weights take BF16 activations (dot2)
-};
-
-// All matrices in one job, same n_in, same x [T][n_in] (stride ldx). The bias is one FP32 addition
-// after the dot. xh: T * n_in of uint16_t for the fast mode's rounded activations (NULL when
-// !fast).
-void fg_parallel_linear(const struct fg_parallel *par, const struct fg_linear *mats, int n_mats,
-                        const float *x, int64_t ldx, int64_t T, uint16_t *xh);
-// Scratch of one worker for jobs of up to these sizes: the most that any of them needs, in whole
-// cache lines.
-uint64_t fg_parallel_scratch_bytes(int64_t n_in_max, int64_t T_max, int64_t G, int64_t D,
-                                   int64_t dv);
-
-// Attention over all heads. q, o [T][n_heads][D]; k, v caches [n_kv][capacity][D].
-void fg_parallel_attention(const struct fg_parallel *par, float *o, const float *q, const float *k,
-                           const float *v, int64_t capacity, int64_t pos, int64_t T,
-                           int64_t n_heads, int64_t n_kv, int64_t D, float scale);
-// DeltaNet over all value heads; value head j uses q/k head j / (nv / nk). S [nv][dk][dv]; q, k
-// [T][nk][dk] with row strides ldq, ldk; v [T][nv][dv] stride ldv; o [T][nv][dv]; alpha, beta
-// [T][nv].
-void fg_parallel_deltanet(const struct fg_parallel *par, float *S, int64_t nk, int64_t nv,
-                          int64_t dk, int64_t dv, float *o, const float *q, int64_t ldq,
-                          const float *k, int64_t ldk, const float *v, int64_t ldv,
-                          const float *alpha, const float *beta, int64_t T);
-// Any per-row or per-range loop: fn over [0, n) in chunks of `grain`.
-void fg_parallel_for(const struct fg_parallel *par, int64_t n, int64_t grain,
-                     void (*fn)(void *ctx, const struct fg_kernels *k, int64_t i0, int64_t i1),
-                     void *ctx);
 #endif

@@ -54,10 +54,9 @@ void fg_graph_attention(const struct fg_model *m, const struct fg_layer *l, int 
 {
     const struct fg_config *c = &m->config;
     const int64_t D = c->head_dim, q_row = c->n_heads * D, kv_row = c->n_kv_heads * D;
-    struct fg_linear in[3] = {fg_graph_linear(&l->q, l->q_bias, ws->q_proj),
-                              fg_graph_linear(&l->k, l->k_bias, ws->k),
-                              fg_graph_linear(&l->v, l->v_bias, ws->v)};
-    fg_parallel_linear(&ws->par, in, 3, ws->h, c->hidden, T, ws->xh);
+    const struct fg_term in[3] = {
+        {&l->q, l->q_bias, ws->q_proj}, {&l->k, l->k_bias, ws->k}, {&l->v, l->v_bias, ws->v}};
+    fg_graph_linear(ws, in, 3, ws->h, T);
     fg_graph_tap(ws, "q_proj", layer, pos, T, l->q.n_out, ws->q_proj, l->q.n_out);
     fg_graph_tap(ws, "k_proj", layer, pos, T, kv_row, ws->k, kv_row);
     fg_graph_tap(ws, "v", layer, pos, T, kv_row, ws->v, kv_row);
@@ -76,6 +75,5 @@ void fg_graph_attention(const struct fg_model *m, const struct fg_layer *l, int 
         fg_parallel_for(&ws->par, T, FG_GRAPH_ROWS_GRAIN, gate_rows, &j);
         fg_graph_tap(ws, "attn_gated", layer, pos, T, q_row, ws->o, q_row);
     }
-    struct fg_linear out = fg_graph_linear(&l->o, l->o_bias, ws->y);
-    fg_parallel_linear(&ws->par, &out, 1, ws->o, q_row, T, ws->xh);
+    fg_graph_linear(ws, &(struct fg_term){&l->o, l->o_bias, ws->y}, 1, ws->o, T);
 }

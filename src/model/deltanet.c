@@ -69,10 +69,9 @@ void fg_graph_deltanet(const struct fg_model *m, const struct fg_layer *l, int l
     const struct fg_config *c = &m->config;
     const int64_t dk = c->k_head_dim, dv = c->v_head_dim, nk = c->n_k_heads, nv = c->n_v_heads;
     const int64_t key = nk * dk, val = nv * dv, channels = fg_config_conv_channels(c);
-    struct fg_linear in[4] = {
-        fg_graph_linear(&l->qkv, NULL, ws->u), fg_graph_linear(&l->z, NULL, ws->z),
-        fg_graph_linear(&l->b, NULL, ws->b), fg_graph_linear(&l->a, NULL, ws->a)};
-    fg_parallel_linear(&ws->par, in, 4, ws->h, c->hidden, T, ws->xh);
+    const struct fg_term in[4] = {
+        {&l->qkv, NULL, ws->u}, {&l->z, NULL, ws->z}, {&l->b, NULL, ws->b}, {&l->a, NULL, ws->a}};
+    fg_graph_linear(ws, in, 4, ws->h, T);
     fg_graph_tap(ws, "gdn_qkv", layer, pos, T, channels, ws->u, channels);
     fg_graph_tap(ws, "gdn_z", layer, pos, T, val, ws->z, val);
     fg_graph_tap(ws, "gdn_b", layer, pos, T, nv, ws->b, nv);
@@ -98,6 +97,5 @@ void fg_graph_deltanet(const struct fg_model *m, const struct fg_layer *l, int l
     fg_parallel_for(&ws->par, T, FG_GRAPH_ROWS_GRAIN, norm_rows, &j);
     fg_graph_tap(ws, "gdn_norm", layer, pos, T, val, ws->gdn_o, val);
 
-    struct fg_linear out = fg_graph_linear(&l->out, NULL, ws->y);
-    fg_parallel_linear(&ws->par, &out, 1, ws->gdn_o, val, T, ws->xh);
+    fg_graph_linear(ws, &(struct fg_term){&l->out, NULL, ws->y}, 1, ws->gdn_o, T);
 }

@@ -27,9 +27,15 @@ int fg_workspace_new(struct fg_workspace **out, const struct fg_model *m,
     int64_t n_in_max = max64(max64(c->hidden, c->intermediate), max64(c->n_full ? q : 0, val));
     uint64_t T = (uint64_t)T_max;
     ws->par = (struct fg_parallel){.kernels = kernels, .pool = pool, .fast = fast};
-    uint64_t scratch = fg_parallel_scratch_bytes(n_in_max, T_max, c->n_heads / c->n_kv_heads,
-                                                 c->head_dim, c->v_head_dim);
-    ws->par.scratch_bytes_per_worker = scratch;
+    const struct fg_parallel_sizes sizes = {.T = T_max,
+                                            .n = n_in_max,
+                                            .quantized = m->quantized,
+                                            .rank_sum = m->rank_sum_max,
+                                            .head_T = T_max,
+                                            .head_n = c->hidden,
+                                            .G = c->n_heads / c->n_kv_heads,
+                                            .D = c->head_dim,
+                                            .dv = c->v_head_dim};
 
     // One list of what is needed, allocated in one sweep. Buffers of the two mixers are never in
     // use together.
@@ -65,14 +71,7 @@ int fg_workspace_new(struct fg_workspace **out, const struct fg_model *m,
         *need[i].p = fg_arena_alloc(&ws->arena, T * (uint64_t)need[i].width, sizeof(float));
         ok = *need[i].p != NULL;
     }
-    if (ok && fast) {
-        ws->xh = fg_arena_alloc(&ws->arena, T * (uint64_t)n_in_max, sizeof *ws->xh);
-        ok = ws->xh != NULL;
-    }
-    if (ok) {
-        ws->par.scratch = fg_arena_alloc(&ws->arena, (uint64_t)fg_pool_threads(pool), scratch);
-        ok = ws->par.scratch != NULL;
-    }
+    ok = ok && fg_parallel_alloc(&ws->par, &sizes, &ws->arena);
     if (!ok) {
         uint64_t bytes = ws->arena.used_bytes;
         fg_workspace_free(ws);
@@ -143,15 +142,27 @@ static void silu_rows(void *ctx, const struct fg_kernels *k, int64_t i0, int64_t
 
 // ---- the graph
 
-struct fg_linear fg_graph_linear(const struct fg_mat *w, const float *bias, float *y)
+void fg_graph_linear(struct fg_workspace *ws, const struct fg_term *terms, int n, const float *x,
+                     int64_t T)
 {
-    return (struct fg_linear){.w = w->data,
-                              .dtype = w->dtype,
-                              .n_out = w->n_out,
-                              .n_in = w->n_in,
-                              .bias = bias,
-                              .y = y,
-                              .ldy = w->n_out};
+    struct fg_linear mats[FG_GRAPH_TERMS_MAX];
+    struct fg_input in = {.x = x, .ldx = terms[0].w->n_in, .n = terms[0].w->n_in};
+    for (int i = 0; i < n; i++) {
+        const struct fg_mat *w = terms[i].w;
+        mats[i] = (struct fg_linear){.w = w->data,
+                                     .dtype = w->dtype,
+                                     .n_out = w->n_out,
+                                     .n_in = w->n_in,
+                                     .bias = terms[i].bias,
+                                     .y = terms[i].y,
+                                     .ldy = w->n_out,
+                                     .lut = w->lut,
+                                     .exact = w->exact};
+        if (!w->signs) continue;
+        in.signs = w->signs;
+        in.block = w->block;
+    }
+    fg_parallel_linear(&ws->par, mats, n, &in, T);
 }
 
 static void mlp(const struct fg_model *m, const struct fg_layer *l, int layer, int64_t pos,
@@ -159,16 +170,14 @@ static void mlp(const struct fg_model *m, const struct fg_layer *l, int layer, i
 {
     const struct fg_config *c = &m->config;
     const int64_t F = c->intermediate;
-    struct fg_linear in[2] = {fg_graph_linear(&l->gate, l->gate_bias, ws->gate),
-                              fg_graph_linear(&l->up, l->up_bias, ws->up)};
-    fg_parallel_linear(&ws->par, in, 2, ws->h, c->hidden, T, ws->xh);
+    const struct fg_term in[2] = {{&l->gate, l->gate_bias, ws->gate}, {&l->up, l->up_bias, ws->up}};
+    fg_graph_linear(ws, in, 2, ws->h, T);
     fg_graph_tap(ws, "mlp_gate", layer, pos, T, F, ws->gate, F);
     fg_graph_tap(ws, "mlp_up", layer, pos, T, F, ws->up, F);
     struct rows r = {.y = ws->gate, .x = ws->up, .n = F};
     fg_parallel_for(&ws->par, T, FG_GRAPH_ROWS_GRAIN, silu_rows, &r);
     fg_graph_tap(ws, "mlp_act", layer, pos, T, F, ws->gate, F);
-    struct fg_linear out = fg_graph_linear(&l->down, l->down_bias, ws->y);
-    fg_parallel_linear(&ws->par, &out, 1, ws->gate, F, T, ws->xh);
+    fg_graph_linear(ws, &(struct fg_term){&l->down, l->down_bias, ws->y}, 1, ws->gate, T);
     fg_graph_tap(ws, "mlp_out", layer, pos, T, c->hidden, ws->y, c->hidden);
 }
 
@@ -209,7 +218,6 @@ void fg_forward(const struct fg_model *m, struct fg_state *state, struct fg_work
     const int64_t first = T - n_logits;
     fg_graph_norm(ws, ws->h, ws->x + first * H, w->final_norm, H, n_logits, c->norm_eps);
     fg_graph_tap(ws, "final_norm", -1, pos + first, n_logits, H, ws->h, H);
-    struct fg_linear head = fg_graph_linear(&w->head, NULL, logits);
-    fg_parallel_linear(&ws->par, &head, 1, ws->h, H, n_logits, ws->xh);
+    fg_graph_linear(ws, &(struct fg_term){&w->head, NULL, logits}, 1, ws->h, n_logits);
     fg_graph_tap(ws, "logits", -1, pos + first, n_logits, c->vocab, logits, c->vocab);
 }

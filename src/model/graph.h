@@ -4,6 +4,7 @@
 #ifndef FG_MODEL_GRAPH_H
 #define FG_MODEL_GRAPH_H
 #include "base/error.h"
+#include "base/thread.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include <stdint.h>

@@ -3,7 +3,7 @@
 #ifndef FG_MODEL_GRAPH_IMPL_H
 #define FG_MODEL_GRAPH_IMPL_H
 #include "base/arena.h"
-#include "kernels/kernels.h"
+#include "kernels/parallel.h"
 #include "model/graph.h"
 
 // Rows per item of an elementwise loop: one row of a few thousand floats is a few microseconds.
@@ -15,7 +15,6 @@ struct fg_workspace {
     struct fg_parallel par;
     fg_tap_fn tap;
     void *tap_ctx;
-    uint16_t *xh; // fast mode: activations rounded to BF16
 
     // [T_max][...], row-major.
     float *x, *h, *y;           // residual; normed input of a mixer or MLP; its output. [hidden]
@@ -36,7 +35,16 @@ static inline void fg_graph_tap(const struct fg_workspace *ws, const char *name,
     if (ws->tap) ws->tap(ws->tap_ctx, name, layer, pos, T, width, data, ld);
 }
 
-struct fg_linear fg_graph_linear(const struct fg_mat *w, const float *bias, float *y);
+// One matrix of a job.
+struct fg_term {
+    const struct fg_mat *w;
+    const float *bias; // or NULL
+    float *y;          // [T][n_out]
+};
+#define FG_GRAPH_TERMS_MAX 4
+// y of each of the n terms from the rows x [T][n_in]. Quantized ones share one rotation.
+void fg_graph_linear(struct fg_workspace *ws, const struct fg_term *terms, int n, const float *x,
+                     int64_t T);
 
 // Rows of n: y = norm(x) with weights w; y += x.
 void fg_graph_norm(struct fg_workspace *ws, float *y, const float *x, const float *w, int64_t n,

@@ -17,6 +17,8 @@ struct fg_model {
                      // data: tells models apart for saved sessions; not an integrity check
     uint64_t weight_bytes; // of the text model's matrices
     uint64_t token_bytes;  // of these, read per decoded token: all but an untied embedding
+    bool quantized;        // some matrices are (struct fg_lut)
+    int64_t rank_sum_max;  // of the low-rank factors of matrices that share an input
     struct fg_arena arena; // small vectors; tensors that a GGUF import had to change
     struct fg_checkpoint *checkpoint;
     struct fg_import *import;

@@ -11,11 +11,15 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-// A matrix [n_out][n_in] of the source's.
+// A matrix [n_out][n_in]: dense, of the source's, or quantized.
 struct fg_mat {
-    const void *data; // row-major, any alignment
+    const void *data; // row-major, any alignment; NULL when quantized
     enum fg_dtype dtype;
     int64_t n_out, n_in;
+    const struct fg_lut *lut; // quantized
+    const uint8_t *signs;     // rotation of its input (kernels/lut.h); NULL: none
+    int64_t block;
+    bool exact; // dense beside quantized ones: FP32 activations in fast mode too
 };
 
 // One layer; parts that its kind does not have are NULL. Vectors are FP32, norms with 1 already

@@ -3,6 +3,7 @@
 #ifndef FG_RUNTIME_SESSION_H
 #define FG_RUNTIME_SESSION_H
 #include "base/error.h"
+#include "base/thread.h"
 #include "kernels/kernels.h"
 #include "model/graph.h"
 #include "model/model.h"

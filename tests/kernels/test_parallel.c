@@ -5,7 +5,7 @@
 #include <cmocka.h>
 #include "base/arena.h"
 #include "base/size.h"
-#include "kernels/kernels.h"
+#include "kernels/parallel.h"
 #include "kernels/numbers.h"
 #include <math.h>
 #include <stdatomic.h>
@@ -65,8 +65,10 @@ static void linear(int64_t n, int64_t T, int n_threads, bool fast)
     int64_t ldx = n + 3;
     float *x = floats(T * ldx, &seed);
     uint16_t *xh = alloc((uint64_t)(T * n) * 2), *xh_true = alloc((uint64_t)(T * n) * 2);
-    struct fg_parallel par = parallel_new(n_threads, fg_parallel_scratch_bytes(n, T, 1, 1, 1));
+    const struct fg_parallel_sizes sizes = {.T = T, .n = n, .G = 1, .D = 1, .dv = 1};
+    struct fg_parallel par = parallel_new(n_threads, fg_parallel_scratch_bytes(&sizes));
     par.fast = fast;
+    par.room.xh = xh;
     const struct fg_kernels *ref = fg_kernels_levels(&(int){0})[0];
     void *scratch = alloc(fg_gemm_scratch_bytes(n, T));
     for (int64_t t = 0; t < T; t++)
@@ -89,9 +91,16 @@ static void linear(int64_t n, int64_t T, int n_threads, bool fast)
         for (int64_t t = 0; bias && t < T; t++)
             for (int64_t r = 0; r < n_out[i]; r++)
                 truth[i][t * ldy + r] += bias[r];
-        mats[i] = (struct fg_linear){w, types[i], n_out[i], n, bias, y, ldy};
+        mats[i] = (struct fg_linear){.w = w,
+                                     .dtype = types[i],
+                                     .n_out = n_out[i],
+                                     .n_in = n,
+                                     .bias = bias,
+                                     .y = y,
+                                     .ldy = ldy};
     }
-    fg_parallel_linear(&par, mats, 3, x, ldx, T, fast ? xh : NULL);
+    const struct fg_input in = {.x = x, .ldx = ldx, .n = n};
+    fg_parallel_linear(&par, mats, 3, &in, T);
     for (int i = 0; i < 3; i++) {
         expect_same(mats[i].y, truth[i], T * mats[i].ldy, fast ? "linear, fast" : "linear",
                     n_threads, T);
@@ -126,11 +135,12 @@ static void test_linear_of_nothing_does_nothing(void **state)
     (void)state;
     struct fg_parallel par = parallel_new(2, 64);
     float x = 1, y = 5;
-    struct fg_linear m = {&x, FG_F32, 0, 1, NULL, &y, 1};
-    fg_parallel_linear(&par, &m, 1, &x, 1, 1, NULL);
-    fg_parallel_linear(&par, &m, 0, &x, 1, 1, NULL);
+    struct fg_linear m = {.w = &x, .dtype = FG_F32, .n_in = 1, .y = &y, .ldy = 1};
+    const struct fg_input in = {.x = &x, .ldx = 1, .n = 1};
+    fg_parallel_linear(&par, &m, 1, &in, 1);
+    fg_parallel_linear(&par, &m, 0, &in, 1);
     m.n_out = 1;
-    fg_parallel_linear(&par, &m, 1, &x, 1, 0, NULL);
+    fg_parallel_linear(&par, &m, 1, &in, 0);
     assert_true(y == 5);
     parallel_free(&par);
 }
@@ -144,7 +154,9 @@ static void attention(int64_t pos, int64_t T, int64_t n_heads, int64_t n_kv, int
     float *k = floats(n_kv * capacity * D, &seed), *v = floats(n_kv * capacity * D, &seed);
     float *truth = alloc((uint64_t)(T * ld) * 4);
     void *scratch = alloc(fg_attn_scratch_bytes(T, G, D));
-    struct fg_parallel par = parallel_new(n_threads, fg_parallel_scratch_bytes(1, T, G, D, 1));
+    struct fg_parallel par =
+        parallel_new(n_threads, fg_parallel_scratch_bytes(&(struct fg_parallel_sizes){
+                                    .T = T, .n = 1, .G = G, .D = D, .dv = 1}));
     for (int64_t h = 0; h < n_kv; h++)
         par.kernels->attention(truth + h * G * D, ld, q + h * G * D, ld, k + h * capacity * D, D,
                                v + h * capacity * D, D, pos, T, G, D, 0.25f, scratch);
@@ -182,7 +194,9 @@ static void deltanet(int64_t nk, int64_t nv, int64_t T, int n_threads)
     float *alpha = floats(T * nv, &seed), *beta = floats(T * nv, &seed);
     float *o = floats(T * nv * DV, &seed), *o_true = alloc((uint64_t)(T * nv * DV) * 4);
     float *scratch = alloc(3 * DV * 4);
-    struct fg_parallel par = parallel_new(n_threads, fg_parallel_scratch_bytes(1, T, 1, 1, DV));
+    struct fg_parallel par =
+        parallel_new(n_threads, fg_parallel_scratch_bytes(&(struct fg_parallel_sizes){
+                                    .T = T, .n = 1, .G = 1, .D = 1, .dv = DV}));
     for (int64_t j = 0; j < nv; j++)
         par.kernels->deltanet(S_true + j * DK * DV, DK, DV, o_true + j * DV, nv * DV,
                               q + j / (nv / nk) * DK, ldq, k + j / (nv / nk) * DK, ldk, v + j * DV,
