@@ -1,15 +1,12 @@
 // quant/plan.c: a plan in memory and its resolution for one model.
 #include "base/size.h"
+#include "quant/lowrank.h"
 #include "quant/plan_impl.h"
+#include "quant/signs.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define BLOCK_MAX 1024
-#define BLOCK_MIN 8
-#define AUTO_RANK_MAX 64
-#define AUTO_RANK_STEP 8
 
 static const struct {
     const char *name, *key, *site;
@@ -46,21 +43,6 @@ const char *fg_plan_what_name(int what)
 {
     static const char *const names[] = {"mlp", "mixer", "kv", "basis", "lr_rank"};
     return what < FG_PLAN_N_PARTS ? parts[what].name : names[what - FG_PLAN_N_PARTS];
-}
-
-uint64_t fg_plan_seed(const char *site, int64_t layer)
-{
-    static const char *const sites[] = {"mlp_in", "mlp_mid", "mix_in", "mix_out"};
-    for (size_t i = 0; i < FG_COUNT(sites); i++) {
-        if (strcmp(sites[i], site) == 0) return 1000 * (i + 1) + (uint64_t)layer;
-    }
-    return 0;
-}
-
-int64_t fg_plan_block(int64_t width)
-{
-    int64_t b = width & -width;
-    return b < BLOCK_MAX ? b : BLOCK_MAX;
 }
 
 // ---- the plan itself
@@ -108,8 +90,7 @@ bool fg_plan_add(struct fg_plan *p, int64_t layer, int what, int64_t value)
         p->overrides = grown;
         p->cap = cap;
     }
-    p->overrides[p->n++] =
-        (struct fg_plan_override){.layer = layer, .what = what, .value = value};
+    p->overrides[p->n++] = (struct fg_plan_override){.layer = layer, .what = what, .value = value};
     return true;
 }
 
@@ -185,6 +166,7 @@ void fg_plan_set_mix_rot(struct fg_plan *p, enum fg_plan_mix_rot mix_rot)
 void fg_plan_set_lr_rank(struct fg_plan *p, int64_t rank)
 {
     p->lr_rank = rank;
+    p->rank_set = true;
     drop(p, FG_WHAT_RANK);
     forget_bytes(p);
 }
@@ -286,22 +268,6 @@ static int check_model(const struct resolver *r)
     return 0;
 }
 
-// 4.3: the largest multiple of 8, at most 64, with 2 r (rows + cols) <= 0.16 x the lut4 bytes.
-static int64_t auto_rank(int64_t rows, int64_t cols)
-{
-    uint64_t budget;
-    if (!fg_qformat_bytes(FG_Q_LUT4, (uint64_t)rows, (uint64_t)cols, &budget) ||
-        !fg_mul(&budget, budget, 16))
-        return 0;
-    for (int64_t rank = AUTO_RANK_MAX; rank > 0; rank -= AUTO_RANK_STEP) {
-        uint64_t bytes;
-        if (fg_mul(&bytes, 200 * (uint64_t)rank, (uint64_t)rows + (uint64_t)cols) &&
-            bytes <= budget)
-            return rank;
-    }
-    return 0;
-}
-
 static enum fg_qformat format_of(const struct fg_plan *p, int64_t layer, enum fg_plan_part part)
 {
     const struct fg_plan_override *o = fg_plan_find(p, layer, (int)part);
@@ -315,13 +281,13 @@ static enum fg_qformat format_of(const struct fg_plan *p, int64_t layer, enum fg
 
 static int64_t rank_of(const struct fg_plan *p, const struct fg_plan_mat *m)
 {
-    unsigned kind = fg_plan_part_is_mlp(m->part)       ? FG_LR_MLP
+    unsigned kind = fg_plan_part_is_mlp(m->part)   ? FG_LR_MLP
                     : is_linear_part((int)m->part) ? FG_LR_GDN
-                                                       : FG_LR_ATTN;
+                                                   : FG_LR_ATTN;
     if (m->part == FG_PLAN_HEAD || fg_qformat_is_kept(m->format) || !(p->lr_parts & kind)) return 0;
     const struct fg_plan_override *o = fg_plan_find(p, m->layer, FG_WHAT_RANK);
     int64_t rank = o ? o->value : p->lr_rank;
-    if (rank == FG_PLAN_RANK_AUTO) rank = auto_rank(m->rows, m->cols);
+    if (rank == FG_PLAN_RANK_AUTO) rank = fg_lowrank_auto(m->rows, m->cols);
     int64_t most = m->rows < m->cols ? m->rows : m->cols;
     return rank < most ? rank : most;
 }
@@ -346,14 +312,14 @@ static void choose_basis(const struct resolver *r, struct fg_plan_mat *m)
         bool writer = m->part == FG_PLAN_OUT || m->part == FG_PLAN_O;
         if (p->mix_rot == FG_MIX_NONE || (writer && p->mix_rot == FG_MIX_READERS)) return;
     }
-    int64_t block = fg_plan_block(m->cols);
-    if (block < BLOCK_MIN) {
+    int64_t block = fg_rotation_block(m->cols);
+    if (block == 0) {
         note_narrow(r->list, m->cols);
         return;
     }
     m->site = site;
     m->block = block;
-    m->seed = fg_plan_seed(site, m->layer);
+    fg_rotation_seed(&m->seed, site, m->layer);
 }
 
 static int add_up(const struct resolver *r, uint64_t *total, uint64_t bytes)
@@ -408,7 +374,7 @@ static int add_layer(struct resolver *r, int64_t i)
         if (!rc) rc = add_mat(r, i, FG_PLAN_O, s->hidden, s->o_cols);
         return rc;
     }
-    uint64_t ab;
+    uint64_t ab = 0;
     rc = add_mat(r, i, FG_PLAN_QKV, s->qkv_rows, s->hidden);
     if (!rc) rc = add_mat(r, i, FG_PLAN_Z, s->z_rows, s->hidden);
     if (!rc) rc = add_mat(r, i, FG_PLAN_OUT, s->hidden, s->z_rows);
@@ -449,7 +415,7 @@ int fg_plan_resolve(struct fg_plan_list *out, const struct fg_plan *p,
         generic.n = 0;
         generic.model = (struct fg_plan_for){0};
         generic.has_bytes = false;
-        if (generic.lr_rank == 64) generic.lr_rank = FG_PLAN_RANK_AUTO;
+        if (!generic.rank_set) generic.lr_rank = FG_PLAN_RANK_AUTO;
         r.plan = &generic;
     }
     int rc = check_model(&r);

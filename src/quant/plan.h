@@ -129,8 +129,6 @@ int fg_plan_resolve(struct fg_plan_list *out, const struct fg_plan *p,
                     const struct fg_plan_shape *shape, struct fg_error *err);
 void fg_plan_list_free(struct fg_plan_list *l); // zeroed is fine
 
-// The largest power of two <= 1024 that divides width; the sites of a matrix and their seeds.
-int64_t fg_plan_block(int64_t width);
-const char *fg_plan_site(enum fg_plan_part part); // "mlp_in"; NULL for the head
-uint64_t fg_plan_seed(const char *site, int64_t layer);
+// The rotation site that a matrix reads: "mlp_in"; NULL for the head.
+const char *fg_plan_site(enum fg_plan_part part);
 #endif

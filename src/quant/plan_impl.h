@@ -36,6 +36,7 @@ struct fg_plan {
     enum fg_plan_basis basis;
     enum fg_plan_mix_rot mix_rot;
     int64_t lr_rank;
+    bool rank_set; // by fg_plan_set_lr_rank
     unsigned lr_parts;
     struct fg_plan_for model;
     struct fg_plan_override *overrides; // sorted by layer, then what; each pair once
