@@ -48,19 +48,22 @@ __attribute__((target("avx2"))) static uint64_t sum_avx2(const uint64_t *p, uint
 }
 #endif
 
+uint64_t fg_bandwidth_sum(const void *data, uint64_t n)
+{
+    n /= sizeof(uint64_t);
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx512f")) return sum_avx512(data, n);
+    if (__builtin_cpu_supports("avx2")) return sum_avx2(data, n);
+#endif
+    return sum_words(data, n);
+}
+
 static void read_slice(void *ctx, int64_t item, int worker)
 {
     (void)worker;
     struct job *j = ctx;
-    const uint64_t *p = j->data + (uint64_t)item * j->slice_words;
-#if defined(__x86_64__)
-    if (__builtin_cpu_supports("avx512f"))
-        j->sums[item] = sum_avx512(p, j->slice_words);
-    else if (__builtin_cpu_supports("avx2"))
-        j->sums[item] = sum_avx2(p, j->slice_words);
-    else
-#endif
-        j->sums[item] = sum_words(p, j->slice_words);
+    j->sums[item] = fg_bandwidth_sum(j->data + (uint64_t)item * j->slice_words,
+                                     j->slice_words * sizeof *j->data);
 }
 
 int fg_bandwidth_read(uint64_t bytes, int n_threads, double seconds, double *rate,
