@@ -28,7 +28,7 @@ struct fg_bench_figure {
     char name[FG_BENCH_NAME]; // "rows", "p6", "attention", ...
     int64_t rows;             // rows of a call; of a kernel: T. 0: does not apply
     int64_t ctx;              // positions before it; of a kernel: columns. 0: does not apply
-    int64_t tokens;           // that one run covers; 0: does not apply
+    int64_t tokens;           // of one call; 0: does not apply
     int runs;
     struct fg_bench_stat seconds; // of one call (a kernel's call, a forward call, one token)
     double bytes;                 // weights and cache read per call; 0: does not apply
@@ -57,6 +57,8 @@ struct fg_bench_report {
     int n_figures, cap_figures;
 };
 void fg_bench_report_free(struct fg_bench_report *r); // zeroed is fine
+// Tokens per second of the median; 0 where a figure covers none.
+double fg_bench_token_rate(const struct fg_bench_figure *f);
 // Adds a zeroed figure; NULL when out of memory. Earlier pointers become invalid.
 struct fg_bench_figure *fg_bench_add(struct fg_bench_report *r, const char *name);
 
