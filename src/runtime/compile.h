@@ -4,7 +4,7 @@
 // checks and returns.
 //
 //   <state>/builds/tiles/<package sha256[:24]>-<layout>-a<abi>.fgt   quant/tilefile.h
-//   <state>/builds/plans/<key>.json                                  runtime/plan.h
+//   <state>/builds/plans/<key>.json                                  runtime/compile_plan.h
 //   <state>/builds/tuning/<id>.json                                  runtime/tuning.h
 //   <state>/builds/hashes.json     (dev, inode, size, mtime) -> sha256 of packages
 //
@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/thread.h"
 #include "quant/tilefile.h"
-#include "runtime/plan.h"
+#include "runtime/compile_plan.h"
 #include "runtime/tuning.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -42,10 +42,10 @@ struct fg_compile_event {
     const char *name; // package: file name without its ending
     const char *text; // why
     const char *isa, *numerics;
-    const struct fg_plan *plan; // entries
-    uint64_t packages, missing; // in all; to make now
-    uint64_t index;             // of the package among the missing ones, from 1
-    uint64_t bytes, free_bytes; // to write; on the disk
+    const struct fg_compile_plan *plan; // entries
+    uint64_t packages, missing;         // in all; to make now
+    uint64_t index;                     // of the package among the missing ones, from 1
+    uint64_t bytes, free_bytes;         // to write; on the disk
     double seconds, expected_s, left_s;
     long pid; // of the other process; 0: unknown
 };
@@ -86,7 +86,7 @@ struct fg_compile_options {
 int fg_compile(struct fg_compiled **out, const struct fg_compile_options *o, struct fg_error *err);
 void fg_compiled_close(struct fg_compiled *c); // NULL is fine
 
-const struct fg_plan *fg_compiled_plan(const struct fg_compiled *c);
+const struct fg_compile_plan *fg_compiled_plan(const struct fg_compiled *c);
 const struct fg_tuning *fg_compiled_tuning(const struct fg_compiled *c);
 // Tile file of package i in manifest order: chunks, then the head. i < fg_compiled_count.
 uint64_t fg_compiled_count(const struct fg_compiled *c);
