@@ -97,8 +97,4 @@ struct fg_export_facts {
     int64_t block;                      // largest of all sites; 0: nothing is rotated
 };
 const struct fg_export_facts *fg_export_facts(const struct fg_export *e);
-
-// "NAME.idx", "NAME.lut" ... of the matrix as its file has it, for errors of later stages: the file
-// of `mat` and its key there.
-const char *fg_export_key(const struct fg_export *e, const struct fg_qset_mat *mat);
 #endif
