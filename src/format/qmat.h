@@ -29,7 +29,7 @@ int fg_qformat_entries(enum fg_qformat f);        // 16, 64, 16; 0 for the other
 // Bytes of `cols` packed indices: one row of pidx.
 uint64_t fg_qformat_row_bytes(enum fg_qformat f, uint64_t cols);
 // Storage of a matrix without its factors: indices, table and scales, or codes and scales, or the
-// kept weights. False on overflow.
+// kept weights. False on overflow, and for an odd number of rows in pairs.
 bool fg_qformat_bytes(enum fg_qformat f, uint64_t rows, uint64_t cols, uint64_t *bytes);
 
 // One matrix [rows][cols], its arrays as files hold them (little-endian, any alignment). Exactly

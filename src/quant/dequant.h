@@ -26,9 +26,8 @@ void fg_qmat_row_indices(uint8_t *idx, const struct fg_qmat *m, int64_t index_ro
 void fg_qmat_dequantize(float *out, const struct fg_qmat *m, int64_t r0, int64_t r1);
 
 // Values of a matrix `name` of `file`: table, scales and factors finite, scales above 0, bytes of
-// idx below the number of entries, codes not -128, and with `pads` the pad bits of pidx 0. `pads`
-// decides whether the indices and codes are read at all: the rest is small. Kept weights are
-// checked for NaN and infinity with `pads`.
+// idx below the number of entries; with `pads` also what takes a pass over all weights and can harm
+// no reader: pad bits of pidx 0, codes not -128, kept weights finite.
 // Errors: FG_EINPUT; the field is NAME.ARRAY[index], as "layers.0.mlp.up_proj.scale[17]".
 int fg_qmat_check(const struct fg_qmat *m, const char *name, const char *file, bool pads,
                   struct fg_error *err);
