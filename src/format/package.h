@@ -55,7 +55,7 @@ struct fg_package; // opaque
 // layers need), shapes and formats, and that scales, tables, factors and small tensors are finite
 // and scales positive. `expect` may be NULL: then the package has to agree with itself only.
 // Errors: FG_EINPUT with the fields of st_file.h, "forge.KEY", "forge.matrices[i].KEY", "tensor
-// NAME", "NAME[index]"; FG_EUNSUPPORTED for a version or layout of other programs; FG_ERESOURCE.
+// NAME", "NAME[index]"; FG_EUNSUPPORTED for a layout that is not canonical; FG_ERESOURCE.
 // *out is then NULL.
 int fg_package_open(struct fg_package **out, const char *path, struct fg_error *err);
 int fg_package_open_expecting(struct fg_package **out, const char *path,
@@ -94,8 +94,8 @@ struct fg_package_spec {
 };
 
 // Writes a package atomically, tensors sorted by name; index bytes (fg_qmat.idx) are packed on the
-// way. Every array is read once, in order; beyond them one row of indices is held. The values are
-// not checked but for the range of indices. written may be NULL (sha256 is filled). Errors:
+// way. Every array is read once, in order; beyond them a block of packed rows is held. The values
+// are not checked but for the range of indices. written may be NULL (sha256 is filled). Errors:
 // FG_EINPUT (the set is not what such a package holds, an index out of range), FG_EINTERRUPTED,
 // FG_ERESOURCE, those of `load`; the old file is then as it was and nothing is left behind.
 int fg_package_write(const char *path, const struct fg_package_spec *spec,

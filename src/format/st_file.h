@@ -77,7 +77,11 @@ int fg_st_file_write(const char *path, const struct fg_st_blob *blobs, uint64_t 
                      const struct fg_st_options *o, struct fg_st_written *written,
                      struct fg_error *err);
 
-// The same for data that are made one after the other: `data` of the blobs is not looked at, blobs
+// Size of that file, without writing it.
+int fg_st_file_size(const struct fg_st_blob *blobs, uint64_t n, const struct fg_st_options *o,
+                    uint64_t *bytes, struct fg_error *err);
+
+// Writing for data that are made one after the other: `data` of the blobs is not looked at, blobs
 // and options are copied as far as they are needed later.
 struct fg_st_stream; // opaque
 int fg_st_stream_open(struct fg_st_stream **out, const char *path, const struct fg_st_blob *blobs,
