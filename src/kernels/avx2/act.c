@@ -187,12 +187,13 @@ static void fg_quantize_avx2(int8_t *xc, float *sx, int32_t *sum, const float *x
     *sx = m / 127.0f;
 }
 
+#define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+
 // Two digits of base 255. Products and differences are whole numbers below 2^24, so exact.
 FG_INLINE void digits(__m256i *hi, __m256i *lo, __m256 x, __m256 inv)
 {
-    const int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    __m256 v = _mm256_round_ps(_mm256_mul_ps(x, inv), nearest);
-    __m256 h = _mm256_round_ps(_mm256_mul_ps(v, _mm256_set1_ps(1.0f / 255.0f)), nearest);
+    __m256 v = _mm256_round_ps(_mm256_mul_ps(x, inv), NEAREST);
+    __m256 h = _mm256_round_ps(_mm256_mul_ps(v, _mm256_set1_ps(1.0f / 255.0f)), NEAREST);
     *hi = _mm256_cvtps_epi32(h);
     *lo = _mm256_cvtps_epi32(_mm256_fnmadd_ps(_mm256_set1_ps(255.0f), h, v));
 }

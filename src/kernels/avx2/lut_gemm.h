@@ -194,10 +194,11 @@ FG_INLINE void fg_lut_pass(const int source, const int T, const struct fg_lut_pa
     FG_UNROLL
     for (int t = 0; t < T; t++) {
         const __m256 sx = _mm256_set1_ps(p->sx[t * p->n_blocks]);
-        const __m256i bias = _mm256_set1_epi32(FG_LUT_BIASED ? -128 * p->sum[t * p->n_blocks] : 0);
         FG_UNROLL
         for (int c = 0; c < C; c++) {
-            __m256i total = FG_LUT_BIASED ? _mm256_add_epi32(acc[0][t][c], bias) : acc[0][t][c];
+            __m256i total = acc[0][t][c];
+            if (FG_LUT_BIASED)
+                total = _mm256_add_epi32(total, _mm256_set1_epi32(-128 * p->sum[t * p->n_blocks]));
             FG_UNROLL
             for (int chain = 1; chain < chains; chain++)
                 total = _mm256_add_epi32(total, acc[chain][t][c]);

@@ -188,12 +188,13 @@ static void fg_quantize_avx512(int8_t *xc, float *sx, int32_t *sum, const float 
     *sx = m / 127.0f;
 }
 
+#define NEAREST (_MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)
+
 // Two digits of base 255. Products and differences are whole numbers below 2^24, so exact.
 FG_INLINE void digits(__m512i *hi, __m512i *lo, __m512 x, __m512 inv)
 {
-    const int nearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
-    __m512 v = _mm512_roundscale_ps(_mm512_mul_ps(x, inv), nearest);
-    __m512 h = _mm512_roundscale_ps(_mm512_mul_ps(v, _mm512_set1_ps(1.0f / 255.0f)), nearest);
+    __m512 v = _mm512_roundscale_ps(_mm512_mul_ps(x, inv), NEAREST);
+    __m512 h = _mm512_roundscale_ps(_mm512_mul_ps(v, _mm512_set1_ps(1.0f / 255.0f)), NEAREST);
     *hi = _mm512_cvtps_epi32(h);
     *lo = _mm512_cvtps_epi32(_mm512_fnmadd_ps(_mm512_set1_ps(255.0f), h, v));
 }
