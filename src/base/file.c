@@ -124,6 +124,15 @@ void fg_map_prefetch(const struct fg_map *map, uint64_t at, uint64_t n)
     madvise((void *)(map->data + begin), (size_t)(at + n - begin), MADV_WILLNEED);
 }
 
+void fg_map_release(const void *data, uint64_t n)
+{
+    long page = sysconf(_SC_PAGESIZE);
+    if (page <= 0) return;
+    uintptr_t mask = (uintptr_t)page - 1, at = (uintptr_t)data;
+    uintptr_t first = (at + mask) & ~mask, end = (at + (uintptr_t)n) & ~mask;
+    if (first < end) madvise((void *)first, (size_t)(end - first), MADV_DONTNEED);
+}
+
 // Everything up to the end of fd.
 static int read_all(struct fg_buf *out, int fd, const char *name, uint64_t max_bytes,
                     struct fg_error *err)

@@ -28,6 +28,10 @@ int fg_map_le32(const struct fg_map *map, uint64_t at, uint32_t *out, struct fg_
 int fg_map_le64(const struct fg_map *map, uint64_t at, uint64_t *out, struct fg_error *err);
 // Asks the kernel to read the range ahead of use; a hint that may do nothing.
 void fg_map_prefetch(const struct fg_map *map, uint64_t at, uint64_t n);
+// Tells the kernel that [data, data + n) of some map is not needed soon: whole pages leave this
+// process and come back from the file when read again. For maps of files alone: other memory would
+// lose its content. A hint that may do nothing.
+void fg_map_release(const void *data, uint64_t n);
 
 // Reads the whole file (path "-": stdin) into *out, replacing its content. Files past max_bytes:
 // FG_EINPUT. Works for pipes. On failure *out is empty.
