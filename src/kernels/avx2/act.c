@@ -22,20 +22,24 @@ FG_INLINE __m256 load_signed(const float *x, uint8_t signs)
     return _mm256_xor_ps(_mm256_loadu_ps(x), flip);
 }
 
-// Stages between R registers.
-FG_INLINE void between(const int R, __m256 v[8])
+// The stage of butterflies between registers h apart, of R.
+FG_INLINE void stage(const int R, const int h, __m256 v[8])
 {
     FG_UNROLL
-    for (int s = 0; s < 3; s++) {
-        FG_UNROLL
-        for (int i = 0; i < R; i++) {
-            const int h = 1 << s;
-            if (h >= R || i & h) continue;
-            __m256 a = v[i], b = v[i + h];
-            v[i] = _mm256_add_ps(a, b);
-            v[i + h] = _mm256_sub_ps(a, b);
-        }
+    for (int i = 0; i < R / 2; i++) {
+        const int at = i / h * 2 * h + i % h;
+        __m256 a = v[at], b = v[at + h];
+        v[at] = _mm256_add_ps(a, b);
+        v[at + h] = _mm256_sub_ps(a, b);
     }
+}
+
+// All stages between R registers.
+FG_INLINE void between(const int R, __m256 v[8])
+{
+    if (R > 1) stage(R, 1, v);
+    if (R > 2) stage(R, 2, v);
+    if (R > 4) stage(R, 4, v);
 }
 
 // Signs and the stages h < 8 * R of 8 * R columns, times scale when these are all.
