@@ -13,6 +13,7 @@
 struct fg_source; // opaque
 struct fg_export;
 struct fg_build;
+struct fg_package;
 
 enum fg_source_kind { FG_SOURCE_NONE, FG_SOURCE_EXPORT, FG_SOURCE_BUILD, FG_SOURCE_PACKAGE };
 // FG_SOURCE_NONE: nothing of these. Reads directory entries and at most a file's header.
@@ -32,12 +33,12 @@ int fg_source_open(struct fg_source **out, const char *path, const struct fg_sou
 void fg_source_close(struct fg_source *s); // NULL is fine
 
 enum fg_source_kind fg_source_kind_of(const struct fg_source *s);
-// One for an export or package; chunks in order, then the head, for a build.
-uint64_t fg_source_n_sets(const struct fg_source *s);
-const struct fg_qset *const *fg_source_sets(const struct fg_source *s);
+// All its matrices, small tensors and rotations.
+const struct fg_qset *fg_source_set(const struct fg_source *s);
 // NULL when the source is of another kind.
 const struct fg_export *fg_source_export(const struct fg_source *s);
 const struct fg_build *fg_source_build(const struct fg_source *s);
+const struct fg_package *fg_source_package(const struct fg_source *s);
 // NULL when no config.json was found.
 const struct fg_config *fg_source_config(const struct fg_source *s);
 // Directory of the build (with manifest.json), of the export, or the package's path.
