@@ -142,25 +142,30 @@ static void silu_rows(void *ctx, const struct fg_kernels *k, int64_t i0, int64_t
 
 // ---- the graph
 
+static struct fg_linear linear_of(const struct fg_term *t)
+{
+    const struct fg_mat *w = t->w;
+    return (struct fg_linear){.w = w->data,
+                              .dtype = w->dtype,
+                              .n_out = w->n_out,
+                              .n_in = w->n_in,
+                              .bias = t->bias,
+                              .y = t->y,
+                              .ldy = w->n_out,
+                              .lut = w->lut,
+                              .exact = w->exact};
+}
+
 void fg_graph_linear(struct fg_workspace *ws, const struct fg_term *terms, int n, const float *x,
                      int64_t T)
 {
     struct fg_linear mats[FG_GRAPH_TERMS_MAX];
     struct fg_input in = {.x = x, .ldx = terms[0].w->n_in, .n = terms[0].w->n_in};
     for (int i = 0; i < n; i++) {
-        const struct fg_mat *w = terms[i].w;
-        mats[i] = (struct fg_linear){.w = w->data,
-                                     .dtype = w->dtype,
-                                     .n_out = w->n_out,
-                                     .n_in = w->n_in,
-                                     .bias = terms[i].bias,
-                                     .y = terms[i].y,
-                                     .ldy = w->n_out,
-                                     .lut = w->lut,
-                                     .exact = w->exact};
-        if (!w->signs) continue;
-        in.signs = w->signs;
-        in.block = w->block;
+        mats[i] = linear_of(&terms[i]);
+        if (!terms[i].w->signs) continue;
+        in.signs = terms[i].w->signs;
+        in.block = terms[i].w->block;
     }
     fg_parallel_linear(&ws->par, mats, n, &in, T);
 }
@@ -181,8 +186,9 @@ static void mlp(const struct fg_model *m, const struct fg_layer *l, int layer, i
     fg_graph_tap(ws, "mlp_out", layer, pos, T, c->hidden, ws->y, c->hidden);
 }
 
-void fg_forward(const struct fg_model *m, struct fg_state *state, struct fg_workspace *ws,
-                const int32_t *ids, int64_t T, float *logits, int64_t n_logits)
+// All layers; leaves the residual in ws->x and advances the state.
+static void run_layers(const struct fg_model *m, struct fg_state *state, struct fg_workspace *ws,
+                       const int32_t *ids, int64_t T)
 {
     const struct fg_config *c = &m->config;
     const struct fg_weights *w = &m->weights;
@@ -213,11 +219,37 @@ void fg_forward(const struct fg_model *m, struct fg_state *state, struct fg_work
         fg_graph_tap(ws, "layer_out", i, pos, T, H, ws->x, H);
     }
     state->pos = pos + T;
-    if (n_logits == 0) return;
+}
 
-    const int64_t first = T - n_logits;
-    fg_graph_norm(ws, ws->h, ws->x + first * H, w->final_norm, H, n_logits, c->norm_eps);
-    fg_graph_tap(ws, "final_norm", -1, pos + first, n_logits, H, ws->h, H);
-    fg_graph_linear(ws, &(struct fg_term){&w->head, NULL, logits}, 1, ws->h, n_logits);
-    fg_graph_tap(ws, "logits", -1, pos + first, n_logits, c->vocab, logits, c->vocab);
+// The input of the head for the last n of T rows: their final norm, in ws->h. Its INT8 form has two
+// digits: it is not rotated, and it decides the argmax.
+static struct fg_input head_input(const struct fg_model *m, const struct fg_state *state,
+                                  struct fg_workspace *ws, int64_t T, int64_t n)
+{
+    const int64_t H = m->config.hidden;
+    fg_graph_norm(ws, ws->h, ws->x + (T - n) * H, m->weights.final_norm, H, n, m->config.norm_eps);
+    fg_graph_tap(ws, "final_norm", -1, state->pos - n, n, H, ws->h, H);
+    return (struct fg_input){.x = ws->h, .ldx = H, .n = H, .digits = 2};
+}
+
+void fg_forward(const struct fg_model *m, struct fg_state *state, struct fg_workspace *ws,
+                const int32_t *ids, int64_t T, float *logits, int64_t n_logits)
+{
+    const int64_t V = m->config.vocab;
+    run_layers(m, state, ws, ids, T);
+    if (n_logits == 0) return;
+    const struct fg_input in = head_input(m, state, ws, T, n_logits);
+    const struct fg_linear head = linear_of(&(struct fg_term){&m->weights.head, NULL, logits});
+    fg_parallel_linear(&ws->par, &head, 1, &in, n_logits);
+    fg_graph_tap(ws, "logits", -1, state->pos - n_logits, n_logits, V, logits, V);
+}
+
+void fg_forward_best(const struct fg_model *m, struct fg_state *state, struct fg_workspace *ws,
+                     const int32_t *ids, int64_t T, struct fg_best *best, int64_t n_best)
+{
+    run_layers(m, state, ws, ids, T);
+    if (n_best == 0) return;
+    const struct fg_input in = head_input(m, state, ws, T, n_best);
+    const struct fg_linear head = linear_of(&(struct fg_term){&m->weights.head, NULL, NULL});
+    fg_parallel_best(&ws->par, &head, &in, n_best, best);
 }

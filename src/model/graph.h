@@ -48,4 +48,8 @@ void fg_workspace_set_tap(struct fg_workspace *ws, fg_tap_fn tap, void *ctx); //
 // every id in [0, vocab), pos + T <= capacity. Cannot fail.
 void fg_forward(const struct fg_model *m, struct fg_state *state, struct fg_workspace *ws,
                 const int32_t *ids, int64_t T, float *logits, int64_t n_logits);
+// The same, but keeps only the best logits of the last n_best rows (kernels/parallel.h).
+struct fg_best;
+void fg_forward_best(const struct fg_model *m, struct fg_state *state, struct fg_workspace *ws,
+                     const int32_t *ids, int64_t T, struct fg_best *best, int64_t n_best);
 #endif

@@ -1,6 +1,7 @@
 // runtime/session.c: memory of a conversation and forward calls over it.
 #include "runtime/session.h"
 #include "base/size.h"
+#include "kernels/parallel.h"
 #include "runtime/session_impl.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -91,6 +92,7 @@ void fg_session_free(struct fg_session *s)
     if (!s) return;
     if (s->cache) munmap(s->cache, (size_t)s->cache_bytes);
     fg_workspace_free(s->ws);
+    free(s->best_work);
     fg_arena_free(&s->arena);
     free(s);
 }
@@ -118,25 +120,74 @@ static int check_run(const struct fg_session *s, const int32_t *ids, int64_t n, 
     return 0;
 }
 
-int fg_session_run(struct fg_session *s, const int32_t *ids, int64_t n, float *logits,
-                   int64_t n_logits, fg_session_progress_fn progress, void *ctx,
-                   struct fg_error *err)
+// One block: logits, or with `best` the best of them, of its last `with` rows.
+static void run_block(struct fg_session *s, const int32_t *ids, int64_t T, float *logits,
+                      struct fg_best *best, int64_t with)
 {
-    int rc = check_run(s, ids, n, n_logits, err);
+    memcpy(s->ids + s->state.pos, ids, (size_t)T * sizeof *ids);
+    if (best)
+        fg_forward_best(s->model, &s->state, s->ws, ids, T, best, with);
+    else
+        fg_forward(s->model, &s->state, s->ws, ids, T, logits, with);
+}
+
+// n_out rows of logits [n_out][vocab], or of *best.
+static int run(struct fg_session *s, const int32_t *ids, int64_t n, float *logits,
+               struct fg_best *best, int64_t n_out, fg_session_progress_fn progress, void *ctx,
+               struct fg_error *err)
+{
+    int rc = check_run(s, ids, n, n_out, err);
     if (rc) return rc;
-    const int64_t vocab = s->model->config.vocab, first = n - n_logits; // first row with logits
+    const int64_t vocab = s->model->config.vocab, first = n - n_out; // first row with logits
+    bool nan = false;
     for (int64_t done = 0; done < n;) {
         int64_t T = n - done < s->rows_max ? n - done : s->rows_max;
         int64_t with = done + T > first ? done + T - (done > first ? done : first) : 0;
-        float *out = with ? logits + (done + T - with - first) * vocab : NULL;
-        memcpy(s->ids + s->state.pos, ids + done, (size_t)T * sizeof *ids);
-        fg_forward(s->model, &s->state, s->ws, ids + done, T, out, with);
+        int64_t at = with ? done + T - with - first : 0;
+        if (best) {
+            struct fg_best part = *best;
+            part.ids += at * best->k;
+            part.logits += at * best->k;
+            part.lse += at;
+            run_block(s, ids + done, T, NULL, &part, with);
+            nan |= with && part.nan;
+        } else {
+            run_block(s, ids + done, T, with ? logits + at * vocab : NULL, NULL, with);
+        }
         done += T;
         if (progress && progress(ctx, done, n) != 0 && done < n)
             return fg_fail(err, FG_EINTERRUPTED, "session", NULL, NULL, NULL,
                            "stopped after %" PRId64 " of %" PRId64 " tokens", done, n);
     }
+    if (best) best->nan = nan;
     return 0;
+}
+
+int fg_session_run(struct fg_session *s, const int32_t *ids, int64_t n, float *logits,
+                   int64_t n_logits, fg_session_progress_fn progress, void *ctx,
+                   struct fg_error *err)
+{
+    return run(s, ids, n, logits, NULL, n_logits, progress, ctx, err);
+}
+
+int fg_session_run_best(struct fg_session *s, const int32_t *ids, int64_t n, struct fg_best *best,
+                        int64_t n_best, fg_session_progress_fn progress, void *ctx,
+                        struct fg_error *err)
+{
+    int64_t k_max =
+        s->model->config.vocab < FG_HEAD_TOP_MAX ? s->model->config.vocab : FG_HEAD_TOP_MAX;
+    if (best->k < 1 || best->k > k_max)
+        return fg_fail_range(err, "session", NULL, "best logits", 1, k_max, best->k);
+    int64_t rows = n_best < s->rows_max ? n_best : s->rows_max;
+    uint64_t bytes = fg_best_work_bytes(s->model->config.vocab, rows > 0 ? rows : 0, best->k);
+    if (bytes > s->best_bytes) { // once for a number of rows: a decode step allocates nothing
+        free(s->best_work);
+        s->best_work = fg_alloc_aligned(bytes);
+        s->best_bytes = s->best_work ? bytes : 0;
+        if (!s->best_work) return fg_fail_memory(err, "best logits", bytes);
+    }
+    best->work = s->best_work;
+    return run(s, ids, n, NULL, best, n_best, progress, ctx, err);
 }
 
 int64_t fg_session_pos(const struct fg_session *s)

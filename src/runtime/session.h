@@ -11,6 +11,7 @@
 #include <stdint.h>
 
 struct fg_session; // opaque
+struct fg_best;    // kernels/parallel.h
 
 // An empty session of `capacity` positions (1 .. the model's max_positions), running at most
 // `rows_max` rows per forward call. Key and value rows are reserved address space: memory is used
@@ -30,6 +31,13 @@ typedef int (*fg_session_progress_fn)(void *ctx, int64_t done, int64_t total);
 int fg_session_run(struct fg_session *s, const int32_t *ids, int64_t n, float *logits,
                    int64_t n_logits, fg_session_progress_fn progress, void *ctx,
                    struct fg_error *err);
+
+// The same, keeping the `k` best logits and log sum exp of the last n_best rows: arrays of *best as
+// kernels/parallel.h has them for n_best rows; `work` is not used. Errors also: FG_EINPUT for k,
+// FG_ERESOURCE.
+int fg_session_run_best(struct fg_session *s, const int32_t *ids, int64_t n, struct fg_best *best,
+                        int64_t n_best, fg_session_progress_fn progress, void *ctx,
+                        struct fg_error *err);
 
 int64_t fg_session_pos(const struct fg_session *s);
 int64_t fg_session_capacity(const struct fg_session *s);

@@ -20,5 +20,7 @@ struct fg_session {
     float *cache; // all full layers: keys, then values, [n_kv_heads][capacity][head_dim] each;
                   // reserved
     uint64_t cache_bytes;
+    void *best_work; // of fg_parallel_best
+    uint64_t best_bytes;
 };
 #endif
