@@ -4,6 +4,7 @@
 #include "base/jwrite.h"
 #include "base/size.h"
 #include "model/plan_shape.h"
+#include <stdio.h>
 #include <string.h>
 
 struct shape {
