@@ -119,6 +119,7 @@ static void build(void)
     fg_fill_vector_ref(k);
     fg_fill_lut_ref(k);
     fg_fill_act_ref(k);
+    fg_fill_fit_ref(k);
 #if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
     struct features f = detect();
     if (f.avx2) {
@@ -127,6 +128,7 @@ static void build(void)
         fg_fill_vector_avx2(k);
         fg_fill_lut_avx2(k);
         fg_fill_act_avx2(k);
+        fg_fill_fit_avx2(k);
     }
     if (f.avx2vnni) fg_fill_lut_avx2vnni(add_level("avx2vnni"));
     if (f.avx512) {
@@ -135,6 +137,7 @@ static void build(void)
         fg_fill_vector_avx512(k);
         fg_fill_lut_avx512(k);
         fg_fill_act_avx512(k);
+        fg_fill_fit_avx512(k);
     }
     if (f.avx512vnni) fg_fill_lut_avx512vnni(add_level("avx512vnni"));
     struct fg_kernels bf16 = {0};

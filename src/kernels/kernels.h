@@ -129,6 +129,13 @@ struct fg_kernels {
     fg_quantize_fn quantize;
     fg_quantize2_fn quantize2;
     fg_sum_exp_fn sum_exp;
+
+    // Fitting of codebooks of two-component vectors (specs: quantization 3.3). For i in [0, n) and
+    // entries e in [0, K), K <= 64: distance d(e) = w0[i]*a*a + w1[i]*b*b with a = x0[i] - c[e] and
+    // b = x1[i] - c[K + e], products from the left, each operation rounded alone. dist[i] = the
+    // least d(e), idx[i] = the lowest e that has it. No NaN in.
+    void (*nearest2)(uint8_t *idx, float *dist, const float *x0, const float *x1, const float *w0,
+                     const float *w1, const float *c, int K, int64_t n);
 };
 
 uint64_t fg_gemm_scratch_bytes(int64_t n, int64_t T);
