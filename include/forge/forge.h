@@ -134,6 +134,19 @@ FORGE_API int forge_session_run(struct forge_session *s, const int32_t *ids, int
                                 float *logits, int64_t n_logits, forge_progress_fn progress,
                                 void *ctx, struct fg_error *err);
 
+// The best of a row's logits, for callers that need no more: they are then never kept in memory.
+struct forge_best {
+    int64_t k;     // 1 .. 256, at most the vocabulary
+    int32_t *ids;  // [n_rows][k], by descending logit, lower id first among equals
+    float *logits; // [n_rows][k]; NaN counts as -infinity
+    float *lse;    // [n_rows]: log sum exp of the whole row
+    bool nan;      // some logit was NaN
+};
+// As forge_session_run, for the last n_rows rows. Errors also: FG_EINPUT (k).
+FORGE_API int forge_session_run_best(struct forge_session *s, const int32_t *ids, int64_t n,
+                                     struct forge_best *best, int64_t n_rows,
+                                     forge_progress_fn progress, void *ctx, struct fg_error *err);
+
 // How many of ids[0, n) the session already holds from its start on.
 FORGE_API int64_t forge_session_common_prefix(const struct forge_session *s, const int32_t *ids,
                                               int64_t n);
@@ -178,7 +191,8 @@ FORGE_API const char *forge_finish_name(enum forge_finish f); // "stop", "length
 
 // One step of a generation: `id` was drawn and `text` (n bytes of complete characters, often 0)
 // became final. id is -1 for the text that the end sets free. logits is the raw row that id was
-// drawn from, or NULL at the end. A value other than 0 stops the generation after this token.
+// drawn from; NULL at the end, and in greedy generation without keep_logits. A value other than 0
+// stops the generation after this token.
 typedef int (*forge_token_fn)(void *ctx, int32_t id, const char *text, size_t n,
                               const float *logits);
 
@@ -189,6 +203,7 @@ struct forge_generate_options {
     const char *const *stop; // strings that end the text; they are not part of it
     size_t n_stop;
     bool keep_special;          // special tokens appear in the text
+    bool keep_logits;           // on_token gets every row of logits
     forge_progress_fn progress; // during the prompt; may be NULL
     forge_token_fn on_token;    // may be NULL
     void *ctx;                  // of both

@@ -2,6 +2,7 @@
 #include "api/engine.h"
 #include "base/buf.h"
 #include "base/progress.h"
+#include "kernels/parallel.h"
 #include "spec/random.h"
 #include "spec/sampler.h"
 #include <math.h>
@@ -83,17 +84,34 @@ static int64_t keep_prefix(struct forge_session *s, const int32_t *ids, int64_t 
     return common;
 }
 
+// The last row of a run: all its logits, or, where only the best one is asked for, that one.
+struct last_row {
+    float *logits; // [vocab]; NULL: best
+    int32_t id;
+    float logit, lse;
+};
+
+static int run(struct forge_session *s, const int32_t *ids, int64_t n, struct last_row *row,
+               forge_progress_fn progress, void *ctx, struct fg_error *err)
+{
+    struct fg_best best = {.k = 1, .ids = &row->id, .logits = &row->logit, .lse = &row->lse};
+    if (row->logits) return fg_session_run(s->run, ids, n, row->logits, 1, progress, ctx, err);
+    return fg_session_run_best(s->run, ids, n, &best, 1, progress, ctx, err);
+}
+
 static int decode_loop(struct forge_session *s, struct fg_sampler *sampler, struct stream *text,
-                       float *logits, const struct forge_generate_options *o,
+                       struct last_row *row, const struct forge_generate_options *o,
                        struct forge_generate_result *r, struct fg_error *err)
 {
     const struct fg_tokenizer *tok = s->engine->tok;
+    const float *logits = row->logits;
     int cancelled = 0, rc;
     r->finish = FORGE_FINISH_LENGTH;
     for (;;) {
         int64_t pos = fg_session_pos(s->run);
-        int32_t id = fg_sampler_draw(sampler, logits, pos);
-        if (!isfinite(logits[id])) // nothing to choose from: broken weights, not a token
+        int32_t id = logits ? fg_sampler_draw(sampler, logits, pos) : row->id;
+        // Nothing to choose from: broken weights, not a token.
+        if (!isfinite(logits ? logits[id] : row->logit))
             return fg_fail(err, FG_EFAILED, "generate", NULL, "logits", "finite numbers",
                            "none at position %lld", (long long)pos);
         r->generated_tokens++;
@@ -119,7 +137,7 @@ static int decode_loop(struct forge_session *s, struct fg_sampler *sampler, stru
             r->finish = FORGE_FINISH_CONTEXT;
             return 0;
         }
-        rc = fg_session_run(s->run, &id, 1, logits, 1, NULL, NULL, err);
+        rc = run(s, &id, 1, row, NULL, NULL, err);
         if (rc) return rc;
     }
 }
@@ -145,22 +163,24 @@ int forge_generate(struct forge_session *s, const int32_t *ids, int64_t n,
                  (long long)fg_session_capacity(s->run));
         return fg_fail(err, FG_EINPUT, "generate", NULL, "prompt", expected, "%lld", (long long)n);
     }
-    float *logits = malloc((size_t)vocab * sizeof *logits);
-    if (!logits) return fg_fail_memory(err, "logits", (uint64_t)vocab * sizeof *logits);
+    struct last_row row = {0};
+    if (o->sampling.temperature > 0 || o->keep_logits) {
+        row.logits = malloc((size_t)vocab * sizeof *row.logits);
+        if (!row.logits) return fg_fail_memory(err, "logits", (uint64_t)vocab * sizeof *row.logits);
+    }
     rc = fg_sampler_new(&sampler, &o->sampling, vocab, err);
     if (rc) goto out;
     fg_tok_stream_init(&text.decode, s->engine->tok, o->keep_special ? 0 : FG_TOK_SKIP_SPECIAL);
 
     double start = fg_clock();
     r->cached_tokens = keep_prefix(s, ids, n);
-    rc = fg_session_run(s->run, ids + r->cached_tokens, n - r->cached_tokens, logits, 1,
-                        o->progress, o->ctx, err);
+    rc = run(s, ids + r->cached_tokens, n - r->cached_tokens, &row, o->progress, o->ctx, err);
     r->prompt_seconds = fg_clock() - start;
     if (rc) goto out;
     fg_sampler_prompt(sampler, ids, n);
 
     start = fg_clock();
-    rc = decode_loop(s, sampler, &text, logits, o, r, err);
+    rc = decode_loop(s, sampler, &text, &row, o, r, err);
     if (rc == 0 && !text.stopped) {
         int ignored = 0;
         rc = deliver(&text, -1, NULL, o, &ignored, err);
@@ -169,7 +189,7 @@ int forge_generate(struct forge_session *s, const int32_t *ids, int64_t n,
 out:
     fg_buf_free(&text.held);
     fg_sampler_free(sampler);
-    free(logits);
+    free(row.logits);
     return rc;
 }
 

@@ -1,5 +1,6 @@
 // api/session.c: the public session over runtime/session.h.
 #include "api/engine.h"
+#include "kernels/parallel.h"
 #include <stdlib.h>
 
 #define ROWS_DEFAULT 512
@@ -58,6 +59,16 @@ int forge_session_run(struct forge_session *s, const int32_t *ids, int64_t n, fl
                       int64_t n_logits, forge_progress_fn progress, void *ctx, struct fg_error *err)
 {
     return fg_session_run(s->run, ids, n, logits, logits ? n_logits : 0, progress, ctx, err);
+}
+
+int forge_session_run_best(struct forge_session *s, const int32_t *ids, int64_t n,
+                           struct forge_best *best, int64_t n_rows, forge_progress_fn progress,
+                           void *ctx, struct fg_error *err)
+{
+    struct fg_best b = {.k = best->k, .ids = best->ids, .logits = best->logits, .lse = best->lse};
+    int rc = fg_session_run_best(s->run, ids, n, &b, n_rows, progress, ctx, err);
+    if (rc == 0) best->nan = b.nan;
+    return rc;
 }
 
 int64_t forge_session_common_prefix(const struct forge_session *s, const int32_t *ids, int64_t n)

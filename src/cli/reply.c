@@ -109,6 +109,7 @@ int fg_reply_run(struct fg_reply *r, const struct fg_cli *cli, struct forge_sess
         .ignore_stop_tokens = o->ignore_stop_tokens,
         .stop = o->stop,
         .n_stop = o->n_stop,
+        .keep_logits = o->logprobs >= 0,
         .progress = on_prompt,
         .on_token = on_token,
         .ctx = &run,
