@@ -26,7 +26,7 @@
 #define FG_TILE_ISA "all"    // hence
 #define FG_TILE_CRC_BLOCK 8388608u
 #define FG_TILE_MATS_MAX 16384 // matrices of a file
-#define FG_TILE_RANK_MAX 4096
+#define FG_TILE_RANK_MAX 65536
 
 enum fg_tile_kind {
     FG_TILE_TILES = 1, // fg_layout_groups * fg_layout_group_bytes; rows, cols = n_out, n_in
