@@ -221,6 +221,26 @@ static void probe_limits(struct fg_machine *m)
         m->open_files = r.rlim_cur == RLIM_INFINITY ? UINT64_MAX : r.rlim_cur;
 }
 
+// Page cache that a group's memory.stat counts and would give up: it is no use of ours.
+static uint64_t inactive_file(const char *dir)
+{
+    char path[PATH_MAX + 64], line[96];
+    uint64_t bytes = 0;
+    snprintf(path, sizeof path, "%s/memory.stat", dir);
+    FILE *f = fopen(path, "re");
+    while (f && fgets(line, sizeof line, f)) {
+        char *value = strchr(line, ' ');
+        if (!value) continue;
+        *value++ = '\0';
+        value[strcspn(value, "\n")] = '\0';
+        // Version 1 counts the groups below only in the total.
+        if (strcmp(line, "total_inactive_file") == 0 || strcmp(line, "inactive_file") == 0)
+            fg_parse_u64(value, &bytes);
+    }
+    if (f) fclose(f);
+    return bytes;
+}
+
 // One cgroup directory: version 2 names its files memory.max and cpu.max, version 1 has a tree per
 // controller. What is tighter than before is kept.
 static void take_cgroup(struct fg_machine *m, const char *dir)
@@ -237,6 +257,8 @@ static void take_cgroup(struct fg_machine *m, const char *dir)
         m->cgroup_bytes = limit;
         snprintf(path, sizeof path, "%s/%s", dir, files[v][1]);
         m->cgroup_used_bytes = read_u64(path, &used) ? used : 0;
+        uint64_t cache = inactive_file(dir);
+        m->cgroup_used_bytes -= cache < m->cgroup_used_bytes ? cache : m->cgroup_used_bytes;
     }
     bool limited = false;
     snprintf(path, sizeof path, "%s/cpu.max", dir);

@@ -25,7 +25,8 @@ struct fg_machine {
     int n_caches;
     int numa_nodes;
     uint64_t ram_bytes, available_bytes, swap_bytes, swap_free_bytes;
-    uint64_t cgroup_bytes, cgroup_used_bytes; // memory limit of cgroups; 0: none
+    uint64_t cgroup_bytes, cgroup_used_bytes; // memory limit of cgroups; 0: none. Use without page
+                                              // cache that would be given up
     uint64_t huge_page_bytes, huge_pages_free;
     char transparent_huge_pages[16];    // "always", "madvise", "never"
     uint64_t memlock_bytes, open_files; // limits of this process; UINT64_MAX: none
