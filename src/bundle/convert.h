@@ -29,7 +29,8 @@ struct fg_convert_options {
     int kv;                             // formats offered, of enum fg_convert_kv; 0: all three
     int kv_default;                     // one of them; 0: kv8 if offered, else v8, else fp16
     const char *upstream_id, *upstream_revision; // provenance for the manifest; NULL: unknown
-    struct fg_pool *pool;                        // NULL: one thread
+    bool dry_run;         // check everything, write nothing; the result has no digests
+    struct fg_pool *pool; // NULL: one thread
     const struct fg_log *log;
     fg_convert_progress_fn progress;
     void *ctx;
