@@ -346,6 +346,12 @@ static void split_free(struct split *s)
     free((void *)s->rests);
 }
 
+// The root alone, as `forge digest --list` prints it last.
+static bool is_root(const char *line)
+{
+    return strspn(line, "0123456789abcdef") == 64 && line[64] == '\0';
+}
+
 // "NAME TYPE[SHAPE] SHA": two blanks and 64 hexadecimal digits.
 static bool is_line(const char *line, char **blank)
 {
@@ -374,7 +380,7 @@ static int split_lines(struct split *s, const char *text, uint64_t n, const char
         if (!stop) stop = end;
         *stop = '\0';
         number++;
-        if (line[0] != '\0') {
+        if (line[0] != '\0' && !is_root(line)) {
             if (strlen(line) != (size_t)(stop - line) || !is_line(line, &blank)) {
                 char field[32];
                 snprintf(field, sizeof field, "line %" PRIu64, number);

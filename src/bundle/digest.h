@@ -47,7 +47,8 @@ int fg_digest_sets(struct fg_digest *out, const struct fg_qset *const *sets, uin
                    const struct fg_digest_options *o, struct fg_error *err);
 void fg_digest_free(struct fg_digest *d); // zeroed is fine
 
-// Compares with the lines of another digest (text of n bytes, any order of lines): calls `differs`
+// Compares with the lines of another digest (text of n bytes, any order of lines; a line
+// with a root alone is passed over): calls `differs`
 // for each name whose line is another (what: "differs", "missing" from d, "extra" in d) and counts
 // them. FG_EINPUT when the text is no list of digest lines.
 int fg_digest_compare(const struct fg_digest *d, const char *text, uint64_t n, const char *file,
