@@ -7,13 +7,13 @@
 //   layer_NN_mixer.safetensors  linear_attn.in_proj_qkv.* ..., self_attn.q_proj.* ..., rot.mix_in,
 //                               rot.mix_out
 //   lm_head.safetensors         lm_head.*
-//   small.safetensors           the source's tensors that are not in the plan and not the
-//                               embedding, under their HF names, unchanged; of a tied model without
-//                               lm_head.weight, as it has its head above
+//   small.safetensors           norms, biases, convolutions, gates, in_proj_a and in_proj_b under
+//                               their HF names, unchanged
 //   embed_tokens.safetensors    embed_tokens.weight F16 [vocab][hidden]
 //   config.json and tokenizer files as the source has them (a GGUF's as model/import.h makes them)
 //   export.json                 plan, options, identity of the source, log per matrix, digests; the
-//                               last file to appear
+//                               last file to appear. Of a job for some matrices only (--layers,
+//                               --only) small, embedding and digests are left out
 //   state/progress.json         finished files and what export.json needs of them
 //   state/timing.json           seconds per matrix: the only bytes that differ between two runs
 // Metadata (strings): forge, signs on all; MLP: basis, block, seed_in, seed_mid, {gate,up,down}
@@ -29,6 +29,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct fg_kernels;
 struct fg_pool;
 struct fg_quantize; // opaque
 
@@ -39,12 +40,13 @@ struct fg_quantize_options {
     bool row_weight;            // 3.2
     int lr_iters;               // LoftQ iterations, at least 1 (4.3)
     uint64_t kmeans_seed;
-    int64_t layer_first, layer_last; // only these layers, and no head; -1, -1: all and the head
-    const char *only;                // only matrices whose short ("3.gate") or canonical name this
-                                     // glob matches; NULL: all
-    bool unpacked;                   // one byte per index
-    bool restart;                    // drop what an earlier run left
-    uint64_t memory_limit;           // bytes; 0: what the machine has
+    int64_t layer_first, layer_last;  // only these layers, and no head; -1, -1: all and the head
+    const char *only;                 // only matrices whose short ("3.gate") or canonical name this
+                                      // glob matches; NULL: all
+    bool unpacked;                    // one byte per index
+    bool restart;                     // drop what an earlier run left
+    uint64_t memory_limit;            // bytes; 0: what the machine has
+    const struct fg_kernels *kernels; // results do not depend on them
     struct fg_pool *pool;
     const struct fg_log *log; // may be NULL
     // Called before each matrix and each piece of work inside, with bytes of source weights done;
@@ -58,6 +60,7 @@ struct fg_quantize_info {
     const struct fg_plan_list *list; // all matrices of the model, chosen or not
     uint64_t n_mats;                 // chosen
     uint64_t source_weights;         // elements of the chosen
+    uint64_t source_bytes;           // what progress counts to
     uint64_t weight_bytes, factor_bytes, embed_bytes, small_bytes; // to be written by the whole job
     uint64_t disk_bytes;      // that this run still writes, headers included
     uint64_t peak_bytes;      // of memory, estimated from the sizes
