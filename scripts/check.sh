@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Checks the tree as CI does and closes with one line, "N passed, N failed"; exits 1 when something failed. A step that fails
 # does not keep the later ones from running. Each test of the suite counts as one, in each build; so does each other step.
-# Usage: scripts/check.sh [STEP ...], of: release asan clang format tidy mutation fuzz. Default: all, in that order.
+# Usage: scripts/check.sh [STEP ...], of: release asan clang format tidy neon mutation fuzz. Default: all, in that order.
 # FUZZ_SECONDS (60): time of each fuzz target. CHECK_JOBS: tests or tools at a time, default the number of CPUs.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -61,15 +61,34 @@ step_format() {
     count "format (make fmt)" $?
 }
 
-# Header files are looked at through the sources that include them.
+# Header files are looked at through the sources that include them. The sources of NEON: step neon.
 step_tidy() {
     echo "== clang-tidy"
     scripts/build.sh clang || true # its compile_commands.json
-    scripts/c_files.sh | grep '\.c$' | grep -E '^(src|bench)/' |
+    scripts/c_files.sh | grep '\.c$' | grep -E '^(src|bench)/' | grep -v '^src/kernels/neon/' |
         xargs -P "$jobs" -n 4 clang-tidy -p build/clang --quiet 2> build/tidy.log
     local status=$?
     [ $status = 0 ] || grep -v 'warnings generated' build/tidy.log >&2
     count "clang-tidy" $status
+}
+
+# The kernels on another architecture: cross-compiled, run under an emulator, and looked at by clang-tidy.
+step_neon() {
+    echo "== NEON kernels for aarch64, emulated"
+    local tool
+    for tool in aarch64-linux-gnu-gcc qemu-aarch64; do
+        if ! command -v "$tool" > /dev/null; then
+            echo "skipped: $tool is not installed"
+            return
+        fi
+    done
+    tests/neon/run.sh
+    count "NEON kernels" $?
+    clang-tidy --quiet src/kernels/neon/*.c -- --target=aarch64-linux-gnu -isystem /usr/aarch64-linux-gnu/include \
+        -march=armv8.2-a+dotprod -std=gnu17 -D_GNU_SOURCE -Iinclude -Isrc 2> build/neon/tidy.log
+    local status=$?
+    [ $status = 0 ] || grep -v 'warnings generated' build/neon/tidy.log >&2
+    count "clang-tidy of the NEON kernels" $status
 }
 
 # Deliberate mistakes in the forward pass: the test of the logits must fail on each.
@@ -125,7 +144,7 @@ step_fuzz() {
 }
 
 steps=("$@")
-[ ${#steps[@]} -gt 0 ] || steps=(release asan clang format tidy mutation fuzz)
+[ ${#steps[@]} -gt 0 ] || steps=(release asan clang format tidy neon mutation fuzz)
 for step in "${steps[@]}"; do
     if ! declare -F "step_$step" > /dev/null; then
         echo "no such step: $step" >&2

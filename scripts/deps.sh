@@ -32,6 +32,11 @@ cmd:clang-tidy          clang-tidy       clang-tools-extra  clang
 sanitizers:gcc          gcc              libasan,libubsan   gcc
 fuzzer:clang            @clang-runtime   compiler-rt        compiler-rt
 '
+# For the kernels of another architecture; where there is no apt, scripts/check.sh does without.
+cross_needs='
+cross:aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu,libc6-dev-arm64-cross
+cmd:qemu-aarch64        qemu-user
+'
 
 # True when the thing named by $1 is there. Compilers are asked by using them.
 present() {
@@ -41,6 +46,7 @@ present() {
     lib) command -v pkg-config > /dev/null && pkg-config --exists "$name" ;;
     header) echo "#include <$name>" | gcc -E - > /dev/null 2>&1 ;;
     python) python3 -c "import $name" > /dev/null 2>&1 ;;
+    cross) compiles $'#include <stdio.h>\nint main(void) { return puts(""); }' "$name" ;;
     sanitizers) compiles 'int main(void) { return 0; }' "$name" -fsanitize=address,undefined ;;
     fuzzer)
         compiles 'int LLVMFuzzerTestOneInput(const char *d, long n) { return !d + !n; }' \
@@ -59,6 +65,7 @@ compiles() {
 missing_rows() {
     local table=$build_needs check rest
     [ "$what" = test ] && table+=$test_needs
+    [ "$what" = test ] && [ "$(uname -m)" = x86_64 ] && command -v apt-get > /dev/null && table+=$cross_needs
     while read -r check rest; do
         if [ -n "$check" ] && ! present "$check"; then echo "$check $rest"; fi
     done <<< "$table"
