@@ -33,6 +33,7 @@ enum fg_compile_event_kind {
     FG_COMPILE_CHANGED,      // name: the package changed while it was read; once more
     FG_COMPILE_LOWER,        // isa, text: the level's kernels failed their test; this one instead
     FG_COMPILE_WAITING,      // name, pid, seconds: another process makes this file
+    FG_COMPILE_HASHING,      // packages, bytes: of packages whose hash is not known yet
     FG_COMPILE_TUNING,       // the machine is being measured
     FG_COMPILE_DONE          // packages, missing (made now), seconds
 };
@@ -68,8 +69,9 @@ struct fg_compile_options {
     int threads;          // that will run the model, for prefill rows; 0: fg_threads_default
     struct fg_pool *pool; // workers of the compilation; NULL: the caller alone
     bool force;           // make tile files, plan and tuning of this build again
-    bool dry_run;         // FG_COMPILE_PLAN and ESTIMATE, then return with *out NULL
-    bool wait;            // while another process compiles: wait for it, else FG_EBUSY
+    bool dry_run;         // FG_COMPILE_PLAN (and ESTIMATE), nothing written, *out NULL
+    bool wait; // while another process compiles: wait for it, else FG_EBUSY. And a plan with more
+               // entries than asked for will do, if it is there
     enum fg_tilefile_verify verify;
     enum fg_tilefile_memory memory;
     double heartbeat_s;            // 0: 30
