@@ -9,6 +9,7 @@
 #include "eval/roof.h"
 #include "forge/forge.h"
 #include "kernels/kernels.h"
+#include "runtime/budget.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -96,6 +97,14 @@ struct fg_bench_work {
 // and set before. Errors: those of work; FG_ERESOURCE; FG_EINTERRUPTED.
 int fg_bench_measure(struct fg_bench *b, const struct fg_bench_work *work,
                      struct fg_bench_figure *figure, struct fg_error *err);
+
+// ---- bench_budget.c
+
+// What running the model at `path` (bundle or checkpoint directory; other files: by their size, the
+// rest 0) with ctx positions in calls of `rows` rows needs, without reading weights. Errors:
+// FG_EINPUT, FG_ERESOURCE.
+int fg_bench_budget(struct fg_budget *b, const char *path, int64_t ctx, int64_t rows,
+                    struct fg_error *err);
 
 // ---- bench_model.c: whole models through the public API
 
