@@ -11,6 +11,7 @@
 // all rows; FG_I8 has its B tiles in memory as they are.
 #include "kernels/avx512/lut_tile.h"
 #include "kernels/levels.h"
+#include <assert.h>
 #include <string.h>
 
 #define TILE_BYTES 1024
@@ -19,6 +20,11 @@
 #define STRIPS (FG_ACT_BLOCK / STRIP_COLS)
 #define PASS_ROWS (2 * TILE_ROWS)
 #define SETS 2
+#define AHEAD 3 // strips between look-up and product
+// Strips whose weights stay in the first cache: several passes go over eight at a time, which
+// leaves room for the activations; a single pass needs those looked up ahead.
+#define KEPT_STRIPS 8
+#define RING_STRIPS 4
 // Activation rows that a thread's cache keeps while panels go by, and weights while rows do.
 #define CHUNK_BYTES (1 << 20)
 #define CHUNK_ROWS_MIN 64
@@ -38,10 +44,11 @@
 #define TILES 8
 
 struct scratch {
-    uint8_t weights[STRIPS][SETS][TILE_BYTES];
-    int32_t exact[SETS][PASS_ROWS][FG_LUT_LANES]; // of one pass
+    uint8_t weights[KEPT_STRIPS][SETS][TILE_BYTES];
+    int32_t exact[CHUNK_ROWS_MAX / PASS_ROWS][SETS][PASS_ROWS][FG_LUT_LANES]; // of a block
     float sums[CHUNK_ROWS_MAX][SETS][FG_LUT_LANES];
 };
+static_assert(sizeof(struct scratch) <= 512 << 10, "no more than fg_lut_scratch_bytes");
 
 // Layout of LDTILECFG's operand, palette 1.
 struct tile_config {
@@ -55,7 +62,7 @@ static void configure(int64_t rows)
 {
     struct tile_config c = {.palette = 1};
     uint8_t first = (uint8_t)(rows < TILE_ROWS ? rows : TILE_ROWS);
-    uint8_t second = (uint8_t)(rows > TILE_ROWS ? rows - TILE_ROWS : 1);
+    uint8_t second = (uint8_t)(rows > TILE_ROWS ? rows - TILE_ROWS : rows);
     for (int i = 0; i < TILES; i++) {
         c.row_bytes[i] = STRIP_COLS;
         c.rows[i] = TILE_ROWS;
@@ -70,10 +77,11 @@ static void configure(int64_t rows)
 // One block of columns of a panel.
 struct panel {
     const uint8_t *stream[SETS]; // of each group at the block's first column; pairs use the first
-    int64_t n_units, n_strips;
+    int64_t n_units;
+    int64_t first, end; // strips in work
+    int64_t ring;       // strips of s->weights in use, less one; a power of two less one
     __m512i table[2];
     struct scratch *s;
-    int64_t ring; // strips of s->weights in use, less one; a power of two less one
 };
 
 FG_INLINE void look_up_unit(const enum fg_layout l, const int sets, const struct panel *p,
@@ -103,7 +111,7 @@ FG_INLINE void look_up_strip(const enum fg_layout l, const int sets, const struc
                              int64_t i)
 {
     const int regs = regs_per_unit(l), units = TILE_ROWS / regs;
-    if (i >= p->n_strips) return;
+    if (i >= p->end) return;
     uint8_t(*to)[TILE_BYTES] = p->s->weights[i & p->ring];
     int64_t first = i * units, n = p->n_units - first;
     if (n >= units) {
@@ -125,66 +133,130 @@ FG_INLINE const uint8_t *tile_b(const enum fg_layout l, const struct panel *p, i
     return p->s->weights[strip & p->ring][set];
 }
 
-// Sums of a block for one pass into s->exact. x: the pass's first row at the block's first column.
-FG_INLINE void multiply(const enum fg_layout l, const int sets, const int halves,
-                        const struct panel *p, const int8_t *x, int64_t ld, const int look)
+// One strip onto the sums; first: in a pass of one half, onto those of the first half's registers.
+FG_INLINE void multiply_strip(const enum fg_layout l, const int sets, const int halves,
+                              const int first, const struct panel *p, int64_t i, const int8_t *x,
+                              int64_t ld)
 {
-    _tile_zero(C00);
-    if (sets == 2) _tile_zero(C01);
-    if (halves == 2) _tile_zero(C10);
-    if (halves == 2 && sets == 2) _tile_zero(C11);
-    if (look) look_up_strip(l, sets, p, 0);
-    for (int64_t i = 0; i < p->n_strips; i++) {
-        if (look) look_up_strip(l, sets, p, i + 1);
-        // gcc's tile loads do not say that they read memory.
-        __asm__ volatile("" : : : "memory");
-        _tile_loadd(B0, tile_b(l, p, i, 0), 64);
+    // gcc's tile loads do not say that they read memory.
+    __asm__ volatile("" : : : "memory");
+    _tile_loadd(B0, tile_b(l, p, i, 0), 64);
+    if (sets == 2) _tile_loadd(B1, tile_b(l, p, i, 1), 64);
+    if (first) {
         _tile_loadd(A0, x + i * STRIP_COLS, ld);
-        if (sets == 2) _tile_loadd(B1, tile_b(l, p, i, 1), 64);
         _tile_dpbsud(C00, A0, B0);
         if (sets == 2) _tile_dpbsud(C01, A0, B1);
-        if (halves == 2) {
-            _tile_loadd(A1, x + TILE_ROWS * ld + i * STRIP_COLS, ld);
-            _tile_dpbsud(C10, A1, B0);
-            if (sets == 2) _tile_dpbsud(C11, A1, B1);
-        }
     }
-    _tile_stored(C00, p->s->exact[0], 64);
-    if (sets == 2) _tile_stored(C01, p->s->exact[1], 64);
-    if (halves == 2) _tile_stored(C10, p->s->exact[0] + TILE_ROWS, 64);
-    if (halves == 2 && sets == 2) _tile_stored(C11, p->s->exact[1] + TILE_ROWS, 64);
+    if (!first || halves == 2) {
+        _tile_loadd(A1, x + (halves - 1) * TILE_ROWS * ld + i * STRIP_COLS, ld);
+        _tile_dpbsud(C10, A1, B0);
+        if (sets == 2) _tile_dpbsud(C11, A1, B1);
+    }
 }
 
-FG_INLINE void multiply_any(const enum fg_layout l, const int sets, const struct panel *p,
-                            const int8_t *x, int64_t ld, int64_t rows, bool look)
+// The strips in work onto the sums of a pass, from zero at the block's first. x: the pass's first
+// row at the block's first column. A product takes longer to finish than four take to start, so a
+// pass of one half uses all four sums in turn.
+FG_INLINE void multiply(const enum fg_layout l, const int sets, const int halves,
+                        const struct panel *p, int32_t (*exact)[PASS_ROWS][FG_LUT_LANES],
+                        const int8_t *x, int64_t ld, const int look)
 {
-    if (rows <= TILE_ROWS)
-        multiply(l, sets, 1, p, x, ld, 1);
-    else if (look)
-        multiply(l, sets, 2, p, x, ld, 1);
-    else
-        multiply(l, sets, 2, p, x, ld, 0);
+    if (p->first == 0) {
+        _tile_zero(C00);
+        _tile_zero(C01);
+        _tile_zero(C10);
+        _tile_zero(C11);
+    } else {
+        _tile_loadd(C00, exact[0], 64);
+        _tile_loadd(C10, exact[0] + TILE_ROWS, 64);
+        if (sets == 2) _tile_loadd(C01, exact[1], 64);
+        if (sets == 2) _tile_loadd(C11, exact[1] + TILE_ROWS, 64);
+    }
+    int64_t i = p->first;
+    if (look) {
+        for (int64_t j = i; j < i + AHEAD; j++)
+            look_up_strip(l, sets, p, j);
+    }
+    for (; i + 1 < p->end; i += 2) {
+        if (look) look_up_strip(l, sets, p, i + AHEAD);
+        multiply_strip(l, sets, halves, 1, p, i, x, ld);
+        if (look) look_up_strip(l, sets, p, i + AHEAD + 1);
+        multiply_strip(l, sets, halves, halves == 2, p, i + 1, x, ld);
+    }
+    if (i < p->end) multiply_strip(l, sets, halves, 1, p, i, x, ld);
+    _tile_stored(C00, exact[0], 64);
+    _tile_stored(C10, exact[0] + TILE_ROWS, 64);
+    if (sets == 2) _tile_stored(C01, exact[1], 64);
+    if (sets == 2) _tile_stored(C11, exact[1] + TILE_ROWS, 64);
 }
 
-// sums = fma(exact - 128 * sum, sx, sums) for rows [from, rows) of a pass that starts at row t of
-// the chunk; b0: place of its first row's block in x->sx.
-FG_INLINE void fold(const int sets, struct scratch *s, const struct fg_act *x, int64_t b0,
-                    int64_t t, int64_t from, int64_t rows)
+// sums = fma(exact - 128 * sum, sx, sums) for rows [from, rows) of a pass; b0: place of its first
+// row's block in x->sx.
+FG_INLINE void fold(const int sets, const int halves, int32_t (*exact)[PASS_ROWS][FG_LUT_LANES],
+                    float (*sums)[SETS][FG_LUT_LANES], const struct fg_act *x, int64_t b0,
+                    int64_t from, int64_t rows)
 {
     for (int64_t i = from; i < rows; i++) {
         __m512i bias = _mm512_set1_epi32(128 * x->sum[b0 + i * x->n_blocks]);
         __m512 sx = _mm512_set1_ps(x->sx[b0 + i * x->n_blocks]);
         FG_UNROLL
         for (int c = 0; c < sets; c++) {
-            __m512i acc = _mm512_sub_epi32(_mm512_load_si512(s->exact[c][i]), bias);
-            float *sum = s->sums[t + i][c];
+            __m512i acc = _mm512_load_si512(exact[c][i]);
+            if (halves == 1)
+                acc = _mm512_add_epi32(acc, _mm512_load_si512(exact[c][i + TILE_ROWS]));
+            acc = _mm512_sub_epi32(acc, bias);
+            float *sum = sums[i][c];
             _mm512_store_ps(sum, _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc), sx, _mm512_load_ps(sum)));
         }
     }
 }
 
-// Rows [t0, t0 + T) of a panel that starts at group g. Passes have the same number of rows, so that
-// one configuration serves all; where that does not divide T, the last passes begin early.
+FG_INLINE int64_t min_i64(int64_t a, int64_t b)
+{
+    return a < b ? a : b;
+}
+
+// Block b of a panel for T rows from t0 on, one pass.
+FG_INLINE void block_single(const enum fg_layout l, const int sets, struct panel *p,
+                            const struct fg_act *x, int64_t b, int64_t t0, int64_t T)
+{
+    const int8_t *codes = x->xc + t0 * x->ld + b * FG_ACT_BLOCK;
+    const int64_t at = t0 * x->n_blocks + b;
+    p->ring = RING_STRIPS - 1;
+    if (T <= TILE_ROWS) {
+        multiply(l, sets, 1, p, p->s->exact[0], codes, x->ld, 1);
+        fold(sets, 1, p->s->exact[0], p->s->sums, x, at, 0, T);
+    } else {
+        multiply(l, sets, 2, p, p->s->exact[0], codes, x->ld, 1);
+        fold(sets, 2, p->s->exact[0], p->s->sums, x, at, 0, T);
+    }
+}
+
+// The same in several passes of pass_rows; where that does not divide T, the last begins early.
+FG_INLINE void block_many(const enum fg_layout l, const int sets, struct panel *p,
+                          const struct fg_act *x, int64_t b, int64_t t0, int64_t T,
+                          int64_t pass_rows)
+{
+    const int64_t n_strips = p->end;
+    p->ring = KEPT_STRIPS - 1;
+    for (p->first = 0; p->first < n_strips; p->first = p->end) {
+        p->end = min_i64(p->first + KEPT_STRIPS, n_strips);
+        for (int64_t done = 0, pass = 0; done < T; pass++) {
+            int64_t t = min_i64(done, T - pass_rows);
+            const int8_t *codes = x->xc + (t0 + t) * x->ld + b * FG_ACT_BLOCK;
+            if (pass == 0)
+                multiply(l, sets, 2, p, p->s->exact[pass], codes, x->ld, 1);
+            else
+                multiply(l, sets, 2, p, p->s->exact[pass], codes, x->ld, 0);
+            if (p->end == n_strips)
+                fold(sets, 2, p->s->exact[pass], p->s->sums + t, x, (t0 + t) * x->n_blocks + b,
+                     done - t, pass_rows);
+            done = t + pass_rows;
+        }
+    }
+}
+
+// Rows [t0, t0 + T) of a panel that starts at group g.
 FG_INLINE void panel_product(const enum fg_layout l, const int sets, float *y, int64_t ldy,
                              const struct fg_lut *w, int64_t g, const struct fg_act *x, int64_t t0,
                              int64_t T, int64_t pass_rows, struct scratch *s)
@@ -192,22 +264,20 @@ FG_INLINE void panel_product(const enum fg_layout l, const int sets, float *y, i
     const int64_t unit_cols = fg_layout_unit_cols(l), unit_bytes = fg_layout_unit_bytes(l);
     const int64_t group_bytes = fg_layout_group_bytes(l, w->n_in), rows = fg_layout_rows(l);
     const uint8_t *group = w->tiles + g * group_bytes;
-    struct panel p = {.s = s, .ring = T > pass_rows ? STRIPS - 1 : 3};
+    struct panel p = {.s = s};
     load_tables(l, p.table, w);
     memset(s->sums, 0, (size_t)T * sizeof s->sums[0]);
     for (int64_t b = 0; b < x->n_blocks; b++) {
-        int64_t at = b * FG_ACT_BLOCK;
-        int64_t cols = w->n_in - at < FG_ACT_BLOCK ? w->n_in - at : FG_ACT_BLOCK;
+        int64_t at = b * FG_ACT_BLOCK, cols = min_i64(w->n_in - at, FG_ACT_BLOCK);
         p.n_units = (cols + unit_cols - 1) / unit_cols;
-        p.n_strips = (cols + STRIP_COLS - 1) / STRIP_COLS;
+        p.first = 0;
+        p.end = (cols + STRIP_COLS - 1) / STRIP_COLS;
         p.stream[0] = group + at / unit_cols * unit_bytes;
         p.stream[1] = p.stream[0] + group_bytes;
-        for (int64_t done = 0; done < T;) {
-            int64_t t = done + pass_rows <= T ? done : T - pass_rows;
-            multiply_any(l, sets, &p, x->xc + (t0 + t) * x->ld + at, x->ld, pass_rows, done == 0);
-            fold(sets, s, x, (t0 + t) * x->n_blocks + b, t, done - t, pass_rows);
-            done = t + pass_rows;
-        }
+        if (pass_rows == T)
+            block_single(l, sets, &p, x, b, t0, T);
+        else
+            block_many(l, sets, &p, x, b, t0, T, pass_rows);
     }
     for (int64_t t = 0; t < T; t++) {
         float *to = y + (t0 + t) * ldy + g * rows;
