@@ -37,7 +37,7 @@ static const struct builtin builtins[] = {
      FG_MIX_NONE,
      24,
      {lut4_release_01, lut4_u48},
-     10138865824u},
+     10138867296u},
     {"all-v2x16", FG_Q_V2X16, FG_Q_V2X16, false, FG_MIX_BOTH, 0, {none, none}, 0},
     {"all-v2x64", FG_Q_V2X64, FG_Q_V2X64, false, FG_MIX_BOTH, 0, {none, none}, 0},
     {"all-lut4", FG_Q_LUT4, FG_Q_LUT4, false, FG_MIX_BOTH, 0, {none, none}, 0},
