@@ -15,7 +15,8 @@
 #define ATTN_HEADS 24
 #define ATTN_KV_HEADS 4
 #define ATTN_DIM 256
-#define ATTN_POS 8192
+#define ATTN_POS_MAX 8192
+#define ATTN_POS_BYTES (2 * ATTN_KV_HEADS * ATTN_DIM * sizeof(float))
 #define GDN_KEY_HEADS 16
 #define GDN_VALUE_HEADS 48
 #define GDN_DIM 128
@@ -36,7 +37,7 @@ struct kernels {
     // What the figure at work calls.
     struct fg_linear linear;
     struct fg_input input;
-    int64_t T;
+    int64_t T, pos;
     float *x, *y;
     uint8_t *signs;
     float *q, *k, *v, *o, *S, *alpha, *beta;
@@ -310,7 +311,7 @@ static int run_attention(void *ctx, struct fg_error *err)
 {
     (void)err;
     struct kernels *b = ctx;
-    fg_parallel_attention(&b->par, b->o, b->q, b->k, b->v, ATTN_POS + ROWS_MAX, ATTN_POS, b->T,
+    fg_parallel_attention(&b->par, b->o, b->q, b->k, b->v, b->pos + ROWS_MAX, b->pos, b->T,
                           ATTN_HEADS, ATTN_KV_HEADS, ATTN_DIM, 0.0625f);
     return 0;
 }
@@ -319,7 +320,9 @@ static int attention_figures(struct kernels *b)
 {
     int rc = begin(b, false, true);
     if (rc) return rc;
-    int64_t cache = (int64_t)ATTN_KV_HEADS * (ATTN_POS + ROWS_MAX) * ATTN_DIM;
+    b->pos = (int64_t)(b->bytes / ATTN_POS_BYTES);
+    if (b->pos > ATTN_POS_MAX) b->pos = ATTN_POS_MAX;
+    int64_t cache = ATTN_KV_HEADS * (b->pos + ROWS_MAX) * ATTN_DIM;
     int64_t rows = (int64_t)ROWS_MAX * ATTN_HEADS * ATTN_DIM;
     b->k = random_floats(b, cache, 1);
     b->v = random_floats(b, cache, 1);
@@ -327,11 +330,11 @@ static int attention_figures(struct kernels *b)
     b->o = fg_arena_alloc(&b->arena, (uint64_t)rows, sizeof *b->o);
     if (!b->k || !b->v || !b->q || !b->o) return out_of_memory(b, (uint64_t)cache * 8);
     for (size_t i = 0; i < N_FEW && rc == 0; i++) {
-        struct fg_bench_figure *f = figure(b, "attention", few_counts[i], ATTN_POS);
+        struct fg_bench_figure *f = figure(b, "attention", few_counts[i], b->pos);
         if (!f) return FG_ERESOURCE;
         b->T = few_counts[i];
-        double seen = (double)b->T * ATTN_POS + (double)b->T * (double)(b->T + 1) / 2;
-        f->bytes = 2.0 * sizeof(float) * ATTN_KV_HEADS * ATTN_DIM * (double)(ATTN_POS + b->T);
+        double seen = (double)b->T * (double)b->pos + (double)b->T * (double)(b->T + 1) / 2;
+        f->bytes = (double)ATTN_POS_BYTES * (double)(b->pos + b->T);
         f->mac[FG_ROOF_F32] = 2 * seen * ATTN_HEADS * ATTN_DIM;
         rc = measure(b, f, run_attention, 1);
     }

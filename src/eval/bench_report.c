@@ -154,6 +154,14 @@ static void share_text(char out[16], double share)
         snprintf(out, 16, "-");
 }
 
+static void number_text(char out[16], double v)
+{
+    if (v > 0)
+        snprintf(out, 16, "%.2f", v);
+    else
+        snprintf(out, 16, "-");
+}
+
 static bool any(const struct fg_bench_report *r, double (*get)(const struct fg_bench_figure *))
 {
     for (int i = 0; i < r->n_figures; i++) {
@@ -190,12 +198,16 @@ void fg_bench_table(const struct fg_bench_report *r, FILE *out)
         fprintf(out, "%-20s %5lld %7lld %11.3f %11.3f %11.3f %11.3f", f->name, (long long)f->rows,
                 (long long)f->ctx, 1e3 * f->seconds.median, 1e3 * f->seconds.min,
                 1e3 * f->seconds.max, 1e3 * f->seconds.p90);
-        if (ratio) fprintf(out, " %7.2f", f->ratio);
-        char share[16];
-        fprintf(out, " %8.2f", fg_bench_token_rate(f));
+        char share[16], number[16];
+        number_text(number, f->ratio);
+        if (ratio) fprintf(out, " %7s", number);
+        number_text(number, fg_bench_token_rate(f));
+        fprintf(out, " %8s", number);
+        number_text(number, f->bytes / f->seconds.median * 1e-9);
         share_text(share, f->read_share);
-        fprintf(out, " %7.2f %7s", f->bytes / f->seconds.median * 1e-9, share);
-        fprintf(out, " %8.1f", mac / f->seconds.median * 1e-9);
+        fprintf(out, " %7s %7s", number, share);
+        number_text(number, mac / f->seconds.median * 1e-9);
+        fprintf(out, " %8s", number);
         for (int kind = 0; kind < FG_ROOF_N_KINDS; kind++) {
             share_text(share, f->share[kind]);
             fprintf(out, " %7s", share);
