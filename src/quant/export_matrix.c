@@ -328,7 +328,9 @@ void fg_export_read_matrix(struct fg_export_load *l, struct fg_export_file *f, c
         m.block = f->rot[site].block;
         if (m.rank && f->original && !rotate_factor(r, &m, &f->rot[site])) return;
     }
-    l->rc = fg_qmat_check(&m, key, f->path, false, l->err);
+    struct fg_qmat values = m; // indices are read when they are used: fg_export_check_codes
+    values.idx = NULL;
+    l->rc = fg_qmat_check(&values, key, f->path, false, l->err);
     if (l->rc || !fg_export_grow(l, (void **)&e->mats, e->n_mats, &e->cap_mats, sizeof *e->mats))
         return;
     char *copy = fg_export_strdup(l, name);
