@@ -116,15 +116,16 @@ struct item {
         }                                                                                          \
     }
 
+// The first to name an extent says what it is: norms come before matrices.
 static const struct item items[] = {
+    VEC("input_layernorm.weight", IN_LAYER, NEEDED, hidden),
+    VEC("post_attention_layernorm.weight", IN_LAYER, NEEDED, hidden),
     MAT("mlp.gate_proj", IN_LAYER, NEEDED, "mlp_in", intermediate, hidden),
     MAT("mlp.up_proj", IN_LAYER, NEEDED, "mlp_in", intermediate, hidden),
     MAT("mlp.down_proj", IN_LAYER, NEEDED, "mlp_mid", hidden, intermediate),
     VEC("mlp.gate_proj.bias", FULL, MLP_BIAS, intermediate),
     VEC("mlp.up_proj.bias", FULL, MLP_BIAS, intermediate),
     VEC("mlp.down_proj.bias", FULL, MLP_BIAS, hidden),
-    VEC("input_layernorm.weight", IN_LAYER, NEEDED, hidden),
-    VEC("post_attention_layernorm.weight", IN_LAYER, NEEDED, hidden),
 
     MAT("linear_attn.in_proj_qkv", LINEAR, NEEDED, "mix_in", conv_channels, hidden),
     MAT("linear_attn.in_proj_z", LINEAR, NEEDED, "mix_in", value_dim, hidden),
@@ -173,9 +174,9 @@ static const struct item items[] = {
      3,
      {FIXED(2), D(conv_taps), D(hidden)}},
 
+    VEC("norm.weight", TOP_HEAD | TOP_DRAFT, NEEDED, hidden),
     MAT("lm_head", TOP_HEAD, NEEDED, NULL, vocab, hidden),
     MAT("lm_head", TOP_DRAFT, OWN_HEAD, NULL, vocab, hidden),
-    VEC("norm.weight", TOP_HEAD | TOP_DRAFT, NEEDED, hidden),
     MAT("fc", TOP_DRAFT, NEEDED, NULL, hidden, drafter_in),
     VEC("hidden_norm.weight", TOP_DRAFT, NEEDED, hidden),
     MAT("candidate_selector.hidden_projection", TOP_DRAFT, SELECTOR, NULL, selector_rank, hidden),

@@ -1,7 +1,7 @@
 // Writing packages: the set becomes a list of tensors sorted by name, and their arrays are copied,
 // or packed, into the stream one after the other.
 #include "base/arena.h"
-#include "base/jwrite.h"
+#include "base/buf.h"
 #include "base/size.h"
 #include "format/bits.h"
 #include "format/package_impl.h"
@@ -31,7 +31,7 @@ struct writer {
     struct source *sources;
     struct fg_st_blob *blobs;
     uint64_t n;
-    struct fg_jwrite matrices; // forge.matrices
+    struct fg_buf matrices; // forge.matrices
     char layers[64];
     struct fg_st_pair metadata[9];
     struct fg_st_options options;
@@ -130,35 +130,32 @@ static int list_sources(struct writer *w)
     return 0;
 }
 
-static void describe_matrix(struct fg_jwrite *j, const struct fg_qset_mat *mat)
+static void describe_matrix(struct fg_buf *b, const struct fg_qset_mat *mat)
 {
-    fg_jwrite_object(j, NULL);
-    fg_jwrite_str(j, "name", mat->name);
-    fg_jwrite_str(j, "format", fg_qformat_name(mat->m.format));
-    fg_jwrite_int(j, "rows", mat->m.rows);
-    fg_jwrite_int(j, "cols", mat->m.cols);
-    if (mat->m.site) {
-        fg_jwrite_object(j, "basis");
-        fg_jwrite_str(j, "site", mat->m.site);
-        fg_jwrite_int(j, "block", mat->m.block);
-        fg_jwrite_end_object(j);
+    const struct fg_qmat *m = &mat->m;
+    fg_buf_str(b, "{\"name\":");
+    fg_buf_json_str(b, mat->name, strlen(mat->name));
+    fg_buf_printf(b, ",\"format\":\"%s\",\"rows\":%" PRId64 ",\"cols\":%" PRId64,
+                  fg_qformat_name(m->format), m->rows, m->cols);
+    if (m->site) {
+        fg_buf_printf(b, ",\"basis\":{\"site\":\"%s\",\"block\":%" PRId64 "}", m->site, m->block);
     } else {
-        fg_jwrite_null(j, "basis");
+        fg_buf_str(b, ",\"basis\":null");
     }
-    fg_jwrite_int(j, "rank", mat->m.rank);
-    fg_jwrite_end_object(j);
+    fg_buf_printf(b, ",\"rank\":%" PRId64 "}", m->rank);
 }
 
 static int make_options(struct writer *w)
 {
     const struct fg_package_spec *spec = w->spec;
-    struct fg_jwrite *j = &w->matrices;
-    fg_jwrite_array(j, NULL);
+    struct fg_buf *b = &w->matrices;
+    fg_buf_char(b, '[');
     for (uint64_t i = 0; i < spec->set->n_mats; i++) {
-        describe_matrix(j, &spec->set->mats[i]);
+        if (i) fg_buf_char(b, ',');
+        describe_matrix(b, &spec->set->mats[i]);
     }
-    fg_jwrite_end_array(j);
-    if (j->buf.failed) return fg_fail_memory(w->err, WHAT, j->buf.len);
+    fg_buf_char(b, ']');
+    if (b->failed) return fg_fail_memory(w->err, WHAT, b->len);
 
     struct fg_st_pair *at = w->metadata;
     *at++ = (struct fg_st_pair){"forge.format", "package"};
@@ -173,7 +170,7 @@ static int make_options(struct writer *w)
     *at++ = (struct fg_st_pair){"forge.export", spec->export_digest};
     if (spec->id) *at++ = (struct fg_st_pair){"forge.id", spec->id};
     *at++ = (struct fg_st_pair){"forge.layout", "canonical"};
-    *at++ = (struct fg_st_pair){"forge.matrices", j->buf.data};
+    *at++ = (struct fg_st_pair){"forge.matrices", b->data};
     w->options = (struct fg_st_options){.metadata = w->metadata,
                                         .n_metadata = (uint64_t)(at - w->metadata),
                                         .header_align = 4096,
@@ -271,7 +268,7 @@ static int prepare(struct writer *w)
 static void writer_free(struct writer *w)
 {
     fg_st_stream_abort(w->stream);
-    fg_jwrite_free(&w->matrices);
+    fg_buf_free(&w->matrices);
     fg_arena_free(&w->arena);
 }
 
