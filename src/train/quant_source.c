@@ -109,7 +109,9 @@ int fg_quant_source_open(struct fg_quant_source *s, const char *path, const stru
         rc = open_gguf(s, log, err);
     } else {
         rc = fg_model_open(&s->model, path, false, log, err);
-        if (!rc) {
+        if (!rc && !s->model->checkpoint) {
+            rc = fg_fail(err, FG_EINPUT, WHAT, path, NULL, "unquantized weights", "quantized ones");
+        } else if (!rc) {
             s->config = &s->model->config;
             snprintf(s->digest, sizeof s->digest, "%s", s->model->digest);
         }
