@@ -1,5 +1,6 @@
 // quant/signs.c: signs of rotation sites, and the rotation of weights.
 #include "quant/signs.h"
+#include "quant/jobs.h"
 #include "quant/random.h"
 #include <string.h>
 
@@ -144,13 +145,7 @@ static void rotate_item(void *ctx, int64_t item, int worker)
 
 static void rotate_all(struct rotation *r, struct fg_pool *pool)
 {
-    const int64_t items = (r->rows + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM;
-    if (pool) {
-        fg_pool_run(pool, items, rotate_item, r);
-        return;
-    }
-    for (int64_t i = 0; i < items; i++)
-        rotate_item(r, i, 0);
+    fg_job_run(pool, (r->rows + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM, rotate_item, r);
 }
 
 void fg_rotate_rows(float *w, int64_t rows, int64_t cols, const uint8_t *signs, int64_t block,

@@ -2,7 +2,7 @@
 #include "kernels/levels.h"
 #include <math.h>
 
-#define BLOCK 16 // samples that go through the entries together: what a compiler makes vectors of
+#define BLOCK 64 // samples that go through the entries together: a loop that compilers vectorize
 
 static void fg_nearest2_ref(uint8_t *idx, float *dist, const float *x0, const float *x1,
                             const float *w0, const float *w1, const float *c, int K, int64_t n)
@@ -24,9 +24,9 @@ static void fg_nearest2_ref(uint8_t *idx, float *dist, const float *x0, const fl
             for (int j = 0; j < BLOCK; j++) {
                 const float d0 = at[0][j] - c0, d1 = at[1][j] - c1;
                 const float d = at[2][j] * d0 * d0 + at[3][j] * d1 * d1;
-                const int less = d < best[j];
-                best[j] = less ? d : best[j];
-                best_idx[j] = less ? e : best_idx[j];
+                const int32_t less = -(d < best[j]); // a mask: no branch in the loop
+                best[j] = d < best[j] ? d : best[j];
+                best_idx[j] = (e & less) | (best_idx[j] & ~less);
             }
         }
         for (int j = 0; j < m; j++) {
