@@ -169,6 +169,11 @@ static struct forge_engine_options engine_options(const struct bench_job *j, int
     };
 }
 
+static uint64_t meter_bytes(const struct bench_job *j)
+{
+    return fg_args_flag(&j->cli->args, "quick") ? QUICK_BYTES : METER_BYTES;
+}
+
 // Budget and what the process holds, before anything large is touched.
 static int tell_memory(struct bench_job *j, struct fg_error *err)
 {
@@ -180,7 +185,7 @@ static int tell_memory(struct bench_job *j, struct fg_error *err)
     int64_t rows = most < 512 ? most : 512;
     int rc = fg_bench_budget(&budget, j->path, most + 1, rows, err);
     if (rc) return rc;
-    r->budget_bytes = fg_budget_need(&budget) + METER_BYTES;
+    r->budget_bytes = fg_budget_need(&budget) + meter_bytes(j);
     r->free_bytes = budget.available;
     char need[32], have[32], rss[32], weights[32];
     fg_format_bytes(need, sizeof need, r->budget_bytes);
@@ -374,8 +379,7 @@ static int measure(struct bench_job *j, struct fg_error *err)
     j->bench.stop = on_stop;
     j->bench.say = on_say;
     j->bench.ctx = j;
-    rc = fg_roof_meter_new(&j->bench.meter, r->threads, r->isa, quick ? QUICK_BYTES : METER_BYTES,
-                           err);
+    rc = fg_roof_meter_new(&j->bench.meter, r->threads, r->isa, meter_bytes(j), err);
     if (rc == 0) rc = j->what->run(j, err);
     r->rss_after = fg_bench_rss();
     const char *baseline = fg_args_text(args, "baseline");
