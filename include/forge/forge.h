@@ -35,7 +35,8 @@ FORGE_API int forge_threads_default(void); // cores that affinity and cgroup gra
 // ---- engine
 
 enum forge_numerics {
-    FORGE_FAST, // BF16 weights meet BF16 activations, FP32 sums (F16 and F32 weights: as exact)
+    FORGE_FAST, // quantized weights meet INT8 activations, integer sums; of models that are not
+                // quantized, BF16 weights meet BF16 activations (F16 and F32 weights: as exact)
     FORGE_EXACT // FP32 activations: goldens, evaluation
 };
 
@@ -43,13 +44,23 @@ enum forge_log_level { FORGE_LOG_ERROR, FORGE_LOG_WARN, FORGE_LOG_INFO, FORGE_LO
 typedef void (*forge_log_fn)(void *ctx, enum forge_log_level level, const char *line);
 
 struct forge_engine_options {
-    const char *model; // checkpoint directory or GGUF file; required
+    const char *model; // checkpoint directory, GGUF file, quantized export, bundle or its build of
+                       // packages; required
+    const char *model_dir; // for exports without config, embedding and small tensors: a checkpoint
+                           // that has them; NULL: none
+    // Where builds of packages are kept compiled for this machine. A build of more than 64 MiB that
+    // is not compiled yet is compiled first, with lines to `compile_line`. NULL: packed in memory.
+    const char *state_dir;
+    void (*compile_line)(void *ctx, const char *line); // may be NULL; ctx is log_ctx
+    int64_t ctx;       // the largest context that sessions will have; 0: 16384 at most
+    bool allow_paging; // a model that does not fit into memory is a warning
     int threads;       // 0: forge_threads_default()
     const char *isa;   // kernel level; NULL: the best
     enum forge_numerics numerics;
     const char *chat_template; // variant name that overrides detection; NULL: detect
     bool strict;               // unknown tensors are an error
     bool model_only;           // no tokenizer, no template: token ids in, logits out
+    bool text_only; // no weights: tokens and templates, no session. A GGUF is opened whole
     enum forge_log_level log_level;
     forge_log_fn log; // NULL: silent
     void *log_ctx;

@@ -4,8 +4,13 @@
 #include "base/file.h"
 #include "base/jval.h"
 #include "base/progress.h"
+#include "base/json.h"
+#include "format/build.h"
 #include "format/gguf.h"
 #include "model/import.h"
+#include "runtime/budget.h"
+#include "runtime/compile.h"
+#include "runtime/compile_text.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -74,6 +79,98 @@ static int check_vocabulary(const struct forge_engine *e, const char *path, stru
                    (long long)size);
 }
 
+// Builds below this are packed in memory: quicker than looking for what was compiled.
+#define COMPILE_BYTES_MIN (64ull << 20)
+#define CONFIG_BYTES_MAX (16u << 20)
+
+static bool find_tiles(const void *ctx, const char *name, struct fg_lut *out)
+{
+    return fg_compiled_lut(ctx, name, out);
+}
+
+static void on_compile(void *ctx, const struct fg_compile_event *event)
+{
+    const struct forge_engine_options *o = ctx;
+    char line[FG_COMPILE_LINE];
+    if (o->compile_line && fg_compile_line(line, sizeof line, event))
+        o->compile_line(o->log_ctx, line);
+}
+
+// Does the model of a build fit into memory? Its packages have `bytes`.
+static int check_memory(const struct forge_engine *e, const struct forge_engine_options *o,
+                        const struct fg_build *build, uint64_t bytes, struct fg_error *err)
+{
+    struct fg_arena arena;
+    struct fg_config config;
+    struct fg_budget budget;
+    struct fg_json doc = {0};
+    char *path = fg_path_join(fg_build_model_dir(build), "config.json");
+    if (!path) return fg_fail_memory(err, "config", strlen(o->model));
+    fg_arena_init(&arena, 0);
+    int rc = fg_json_open(&doc, path, CONFIG_BYTES_MAX, err);
+    if (rc == 0) rc = fg_config_parse(&config, &doc, &arena, err);
+    if (rc == 0) {
+        int64_t ctx = o->ctx > 0 ? o->ctx : 16384;
+        fg_budget_make(&budget, &config, bytes, ctx, 64);
+        rc = fg_budget_check(&budget, &config, o->model, o->allow_paging, &e->log, err);
+    }
+    fg_json_close(&doc);
+    fg_arena_free(&arena);
+    free(path);
+    return rc;
+}
+
+// A build of packages: is there memory for it, and are there its tiles?
+static int prepare_build(struct forge_engine *e, const struct forge_engine_options *o,
+                         struct fg_error *err)
+{
+    struct fg_build *build;
+    int rc = fg_build_open(&build, o->model, false, err);
+    if (rc) return rc;
+    uint64_t bytes = 0;
+    for (uint64_t i = 0; i < fg_build_n_packages(build); i++)
+        bytes += fg_package_info(fg_build_package(build, i))->bytes;
+    if (bytes >= COMPILE_BYTES_MIN) {
+        rc = check_memory(e, o, build, bytes, err);
+        if (rc == 0 && o->state_dir) {
+            bool fast = o->numerics == FORGE_FAST;
+            const struct fg_compile_options compile = {.build = build,
+                                                       .state_dir = o->state_dir,
+                                                       .isa = e->kernels->isa,
+                                                       .numerics = fast ? "fast" : "exact",
+                                                       .threads = fg_pool_threads(e->pool),
+                                                       .pool = e->pool,
+                                                       .wait = true,
+                                                       .event = on_compile,
+                                                       .ctx_event = (void *)(uintptr_t)o};
+            rc = fg_compile(&e->compiled, &compile, err);
+        }
+    }
+    fg_build_close(build);
+    return rc;
+}
+
+// Tokenizer and template of a directory: a build has them beside itself, an export may not.
+static int open_text_only(struct forge_engine *e, const struct forge_engine_options *o,
+                          struct fg_error *err)
+{
+    int rc;
+    if (fg_build_is(o->model)) {
+        struct fg_build *build;
+        rc = fg_build_open(&build, o->model, false, err);
+        if (rc) return rc;
+        rc = open_text_of_dir(e, fg_build_model_dir(build), err);
+        fg_build_close(build);
+    } else {
+        rc = open_text_of_dir(e, o->model, err);
+    }
+    if (rc == 0 && o->chat_template) {
+        rc = fg_chat_variant_by_name(&e->variant, o->chat_template, err);
+        e->has_template = rc == 0;
+    }
+    return rc;
+}
+
 int forge_engine_open(struct forge_engine **out, const struct forge_engine_options *o,
                       struct fg_error *err)
 {
@@ -92,13 +189,29 @@ int forge_engine_open(struct forge_engine **out, const struct forge_engine_optio
     int rc = fg_kernels_get(&e->kernels, o->isa, err);
     if (rc == 0)
         rc = fg_pool_new(&e->pool, o->threads > 0 ? o->threads : fg_threads_default(), err);
-    if (rc == 0) rc = fg_model_open(&e->model, o->model, o->strict, &e->log, err);
+    if (rc == 0 && o->text_only && fg_dir_exists(o->model)) {
+        rc = open_text_only(e, o, err);
+        if (rc) {
+            forge_engine_close(e);
+            return rc;
+        }
+        *out = e;
+        return 0;
+    }
+    if (rc == 0 && fg_build_is(o->model)) rc = prepare_build(e, o, err);
+    const struct fg_tile_source tiles = {.find = find_tiles, .ctx = e->compiled};
+    const struct fg_model_options model = {.strict = o->strict,
+                                           .model_dir = o->model_dir,
+                                           .tiles = e->compiled ? &tiles : NULL,
+                                           .pool = e->pool,
+                                           .log = &e->log};
+    if (rc == 0) rc = fg_model_open_with(&e->model, o->model, &model, err);
     if (rc == 0 && o->model_only)
         fg_fail(&e->no_tok, FG_EINPUT, "tokenizer", NULL, NULL, NULL,
                 "the engine was opened without one");
     if (rc == 0 && !o->model_only)
-        rc = e->model->import ? open_text_of_gguf(e, o->model, err)
-                              : open_text_of_dir(e, o->model, err);
+        rc = e->model->text_dir ? open_text_of_dir(e, e->model->text_dir, err)
+                                : open_text_of_gguf(e, o->model, err);
     if (rc == 0 && e->tok) rc = check_vocabulary(e, o->model, err);
     if (rc == 0 && o->chat_template) {
         rc = fg_chat_variant_by_name(&e->variant, o->chat_template, err);
@@ -122,12 +235,24 @@ void forge_engine_close(struct forge_engine *e)
     if (!e) return;
     fg_tokenizer_free(e->tok);
     fg_model_close(e->model);
+    fg_compiled_close(e->compiled);
     fg_pool_free(e->pool);
     free(e);
 }
 
 void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *out)
 {
+    if (!e->model) {
+        *out = (struct forge_engine_info){
+            .family = "",
+            .isa = e->kernels->isa,
+            .threads = fg_pool_threads(e->pool),
+            .numerics = e->numerics,
+            .chat_template = e->has_template ? fg_chat_variant_name(e->variant) : NULL,
+            .tokenizer = e->tok ? fg_tokenizer_kind(e->tok) : NULL,
+        };
+        return;
+    }
     const struct fg_config *c = &e->model->config;
     *out = (struct forge_engine_info){
         .family = fg_family_name(c->family),

@@ -12,6 +12,7 @@
 #include "text/tokenizer.h"
 
 struct forge_engine {
+    struct fg_compiled *compiled; // tiles of the model; NULL: in memory
     struct fg_model *model;
     struct fg_tokenizer *tok; // NULL: model only, or none in the directory
     struct fg_error no_tok;   // why tok is NULL

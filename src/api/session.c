@@ -9,12 +9,15 @@
 int forge_session_new(struct forge_session **out, struct forge_engine *e,
                       const struct forge_session_options *o, struct fg_error *err)
 {
+    *out = NULL;
+    if (!e->model)
+        return fg_fail(err, FG_EINPUT, "session", NULL, NULL, NULL,
+                       "the engine was opened for text only");
     const int64_t max = e->model->config.max_positions;
     int64_t capacity = o && o->capacity         ? o->capacity
                        : CAPACITY_DEFAULT < max ? CAPACITY_DEFAULT
                                                 : max;
     int64_t rows = o && o->rows ? o->rows : ROWS_DEFAULT;
-    *out = NULL;
     struct forge_session *s = calloc(1, sizeof *s);
     if (!s) return fg_fail_memory(err, "session", sizeof *s);
     s->engine = e;

@@ -274,7 +274,7 @@ static int set_up(struct fg_chat *c, struct fg_error *err)
     const char *resume = fg_args_text(&cli->args, "resume");
     if (rc == 0 && resume) rc = fg_chat_load(c, resume, err);
     if (rc == 0) rc = set_system(c, err);
-    if (rc == 0) rc = fg_cli_engine(cli, false, &c->engine, err);
+    if (rc == 0) rc = fg_cli_engine(cli, FG_CLI_ALL, &c->engine, err);
     if (rc == 0) rc = check_template(c, err);
     if (rc == 0) rc = fg_cli_think_ids(c->engine, &c->open_id, &c->close_id, err);
     if (rc == 0) rc = fg_cli_session(cli, c->engine, &c->session, err);

@@ -65,7 +65,7 @@ static int run_logits(struct fg_cli *cli, struct fg_error *err)
     };
     int rc = read_ids(fg_args_text(args, "tokens"), &ids, &job.n, err);
     job.ids = ids;
-    if (rc == 0) rc = fg_cli_engine(cli, true, &e, err);
+    if (rc == 0) rc = fg_cli_engine(cli, FG_CLI_WEIGHTS, &e, err);
     if (rc == 0) {
         fg_signals_catch();
         double start = fg_clock();

@@ -273,7 +273,7 @@ static int run_generate(struct fg_cli *cli, struct fg_error *err)
     int rc = check_options(cli, err);
     if (rc == 0) rc = read_prompt(&g, err);
     if (rc == 0) rc = fg_cli_random_seed(&g.seed, err);
-    if (rc == 0) rc = fg_cli_engine(cli, false, &g.engine, err);
+    if (rc == 0) rc = fg_cli_engine(cli, FG_CLI_ALL, &g.engine, err);
     if (rc == 0) rc = encode_prompt(&g, err);
     if (rc == 0) rc = fg_cli_session(cli, g.engine, &g.session, err);
     if (rc == 0) fg_signals_catch();

@@ -19,15 +19,21 @@ const struct fg_opt fg_opts_model[] = {
      .value = "PATH",
      .required = true,
      .group = "Model",
-     .help = "a checkpoint directory or a GGUF file"},
+     .help = "a checkpoint directory, a GGUF file, a quantized export, or a bundle of packages"},
     {.name = "strict",
      .kind = FG_OPT_FLAG,
      .group = "Model",
      .help = "tensors that the architecture does not have are an error"},
+    {.name = "allow-paging",
+     .kind = FG_OPT_FLAG,
+     .group = "Model",
+     .help = "run a model that does not fit into memory, from disk and many times slower"},
     {0},
 };
 
-#define NUMERICS_HELP "fast (BF16 activations for BF16 weights) or exact (FP32 throughout)"
+#define NUMERICS_HELP                                                                              \
+    "fast (INT8 activations for quantized weights, BF16 ones for BF16 weights) or exact (FP32 "    \
+    "throughout)"
 
 const struct fg_opt fg_opts_numerics_fast[] = {
     {.name = "numerics",
@@ -167,8 +173,18 @@ static const char *text_or_null(const struct fg_args *args, const char *name)
     return NULL;
 }
 
-int fg_cli_engine(struct fg_cli *cli, bool bare, struct forge_engine **out, struct fg_error *err)
+static void compile_line(void *ctx, const char *line)
 {
+    const struct fg_cli *cli = ctx;
+    if (cli->log.level > FG_LOG_ERROR) fprintf(stderr, "[compile] %s\n", line);
+}
+
+int fg_cli_engine(struct fg_cli *cli, enum fg_cli_part part, struct forge_engine **out,
+                  struct fg_error *err)
+{
+    char *state = NULL;
+    int rc = fg_cli_state_dir(cli, false, &state, err);
+    if (rc) return rc;
     const char *numerics = text_or_null(&cli->args, "numerics");
     struct forge_engine_options o = {
         .model = fg_args_text(&cli->args, "model"),
@@ -177,12 +193,18 @@ int fg_cli_engine(struct fg_cli *cli, bool bare, struct forge_engine **out, stru
         .numerics = numerics && strcmp(numerics, "exact") == 0 ? FORGE_EXACT : FORGE_FAST,
         .chat_template = text_or_null(&cli->args, "chat-template"),
         .strict = fg_args_flag(&cli->args, "strict"),
-        .model_only = bare,
+        .allow_paging = fg_args_flag(&cli->args, "allow-paging"),
+        .state_dir = state,
+        .compile_line = compile_line,
+        .model_only = part == FG_CLI_WEIGHTS,
+        .text_only = part == FG_CLI_TEXT,
         .log_level = (enum forge_log_level)cli->log.level,
         .log = forward_line,
         .log_ctx = cli,
     };
-    return forge_engine_open(out, &o, err);
+    rc = forge_engine_open(out, &o, err);
+    free(state);
+    return rc;
 }
 
 int fg_cli_session(struct fg_cli *cli, struct forge_engine *e, struct forge_session **out,

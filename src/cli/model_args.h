@@ -13,8 +13,11 @@ extern const struct fg_opt fg_opts_ctx[];            // --ctx
 extern const struct fg_opt fg_opts_sampling[];       // --temperature ... --seed
 extern const struct fg_opt fg_opts_think[];          // --think
 
-// Opens what --model names; with `bare` only weights, no tokenizer. Errors as forge_engine_open.
-int fg_cli_engine(struct fg_cli *cli, bool bare, struct forge_engine **out, struct fg_error *err);
+// Opens what --model names, or a part of it: weights alone, tokenizer and template alone. A build
+// that is not compiled yet is compiled, with lines on stderr. Errors as forge_engine_open.
+enum fg_cli_part { FG_CLI_ALL, FG_CLI_WEIGHTS, FG_CLI_TEXT };
+int fg_cli_engine(struct fg_cli *cli, enum fg_cli_part part, struct forge_engine **out,
+                  struct fg_error *err);
 // A session of --ctx positions.
 int fg_cli_session(struct fg_cli *cli, struct forge_engine *e, struct forge_session **out,
                    struct fg_error *err);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "cli/model_args.h"
 #include "eval/logits.h"
+#include "format/build.h"
 #include "format/gguf.h"
 #include "text/tokenizer.h"
 #include <inttypes.h>
@@ -15,6 +16,13 @@ static int open_tokenizer(const struct fg_cli *cli, struct fg_tokenizer **out, s
 {
     const char *path = fg_args_text(&cli->args, "model");
     *out = NULL;
+    if (fg_build_is(path)) { // the tokenizer of packages lies beside them
+        struct fg_build *build;
+        int rc = fg_build_open(&build, path, false, err);
+        if (rc == 0) rc = fg_tokenizer_open(out, fg_build_model_dir(build), &cli->log, err);
+        fg_build_close(build);
+        return rc;
+    }
     if (fg_dir_exists(path)) return fg_tokenizer_open(out, path, &cli->log, err);
     struct fg_gguf *gguf;
     int rc = fg_gguf_open(&gguf, path, err);
@@ -117,7 +125,7 @@ static int encode_messages(struct fg_cli *cli, const struct fg_tokenizer *tok, s
     size_t n = 0;
     const char *file = fg_args_text(&cli->args, "messages");
     int rc = fg_cli_read_text(file, fg_args_flag(&cli->args, "replace-invalid"), &json, err);
-    if (rc == 0) rc = fg_cli_engine(cli, false, &e, err);
+    if (rc == 0) rc = fg_cli_engine(cli, FG_CLI_TEXT, &e, err);
     if (rc == 0) rc = fg_cli_render(e, &json, file, NULL, &text, &n, err);
     if (rc == 0) rc = forge_tokenize(e, text, n, true, &ids.data, &ids.n, err);
     if (rc == 0) rc = print_result(cli, tok, &ids, text, n, err);

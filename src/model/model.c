@@ -1,4 +1,4 @@
-// model/model.c: opening a model from a checkpoint directory or a GGUF file.
+// model/model.c: opening a model from a checkpoint, a GGUF file, an export or a build.
 #include "model/model.h"
 #include "base/buf.h"
 #include "base/file.h"
@@ -111,23 +111,44 @@ static void make_digest(struct fg_model *m, const struct fg_tensor_source *src)
     fg_sha256_end(h, m->digest);
 }
 
+// As stored: a quantized matrix's tiles, row scales and factors.
 static uint64_t mat_bytes(const struct fg_mat *w)
 {
-    return (uint64_t)w->n_out * (uint64_t)w->n_in * fg_dtype_bytes(w->dtype);
+    uint64_t rows = (uint64_t)w->n_out, cols = (uint64_t)w->n_in;
+    if (!w->lut) return rows * cols * fg_dtype_bytes(w->dtype);
+    enum fg_layout l = w->lut->layout;
+    uint64_t tiles = (uint64_t)(fg_layout_groups(l, w->n_out) * fg_layout_group_bytes(l, w->n_in));
+    return tiles + rows * sizeof(float) + 2 * (uint64_t)w->lut->rank * (rows + cols);
+}
+
+static int64_t rank_of(const struct fg_mat *w)
+{
+    return w->lut ? w->lut->rank : 0;
 }
 
 static void count_bytes(struct fg_model *m)
 {
     const struct fg_weights *w = &m->weights;
     m->token_bytes = mat_bytes(&w->head);
+    m->quantized = m->packaged != NULL;
+    m->rank_sum_max = rank_of(&w->head);
     for (int64_t i = 0; i < m->config.n_layers; i++) {
         const struct fg_layer *l = &w->layers[i];
         const struct fg_mat *mats[] = {&l->q, &l->k, &l->v,   &l->o,    &l->qkv, &l->z,
                                        &l->b, &l->a, &l->out, &l->gate, &l->up,  &l->down};
+        int64_t ranks[] = {rank_of(&l->q) + rank_of(&l->k) + rank_of(&l->v),
+                           rank_of(&l->qkv) + rank_of(&l->z) + rank_of(&l->b) + rank_of(&l->a),
+                           rank_of(&l->gate) + rank_of(&l->up),
+                           rank_of(&l->o),
+                           rank_of(&l->out),
+                           rank_of(&l->down)};
         for (size_t j = 0; j < sizeof mats / sizeof mats[0]; j++)
             m->token_bytes += mat_bytes(mats[j]); // absent ones are 0 x 0
+        for (size_t j = 0; j < sizeof ranks / sizeof ranks[0]; j++)
+            if (ranks[j] > m->rank_sum_max) m->rank_sum_max = ranks[j];
     }
-    m->weight_bytes = m->token_bytes + (m->config.tied ? 0 : mat_bytes(&w->embed));
+    bool shared = w->head.data && w->head.data == w->embed.data;
+    m->weight_bytes = m->token_bytes + (shared ? 0 : mat_bytes(&w->embed));
 }
 
 static int open_checkpoint(struct fg_model *m, const struct fg_log *log, struct fg_json *config,
@@ -221,23 +242,41 @@ static int is_gguf(const char *path, bool *out, struct fg_error *err)
     return rc;
 }
 
-int fg_model_open(struct fg_model **out, const char *path, bool strict, const struct fg_log *log,
-                  struct fg_error *err)
+// Opens what stands at m->path; *src then gives its tensors.
+static int open_files(struct fg_model *m, const struct fg_model_options *o, struct fg_json *config,
+                      struct fg_tensor_source *src, struct fg_error *err)
+{
+    bool gguf = false;
+    if (fg_packaged_is(m->path)) {
+        int rc = fg_packaged_open(&m->packaged, &m->config, m->path, o->model_dir, o->tiles,
+                                  o->pool, o->log, &m->arena, err);
+        if (rc) return rc;
+        *src = *fg_packaged_source(m->packaged);
+        m->text_dir = fg_packaged_text_dir(m->packaged);
+        return 0;
+    }
+    int rc = is_gguf(m->path, &gguf, err);
+    if (rc) return rc;
+    if (gguf) return open_gguf(m, o->log, config, src, err);
+    m->text_dir = m->path;
+    return open_checkpoint(m, o->log, config, src, err);
+}
+
+int fg_model_open_with(struct fg_model **out, const char *path, const struct fg_model_options *o,
+                       struct fg_error *err)
 {
     struct fg_json config = {0};
     struct fg_tensor_source src;
-    bool gguf = false;
     *out = NULL;
     struct fg_model *m = calloc(1, sizeof *m);
     if (!m) return fg_fail_memory(err, "model", sizeof *m);
     fg_arena_init(&m->arena, 0);
     m->path = strdup(path);
-    int rc = m->path ? is_gguf(path, &gguf, err) : fg_fail_memory(err, "model", strlen(path));
+    int rc =
+        m->path ? open_files(m, o, &config, &src, err) : fg_fail_memory(err, "model", strlen(path));
     if (rc == 0)
-        rc = gguf ? open_gguf(m, log, &config, &src, err)
-                  : open_checkpoint(m, log, &config, &src, err);
-    if (rc == 0)
-        rc = fg_weights_bind(&m->weights, &m->config, &src, strict, log, &m->arena, &m->rest, err);
+        rc = fg_weights_bind(&m->weights, &m->config, &src, o->strict, o->log, &m->arena, &m->rest,
+                             err);
     fg_json_close(&config);
     if (rc) {
         fg_model_close(m);
@@ -249,9 +288,17 @@ int fg_model_open(struct fg_model **out, const char *path, bool strict, const st
     return 0;
 }
 
+int fg_model_open(struct fg_model **out, const char *path, bool strict, const struct fg_log *log,
+                  struct fg_error *err)
+{
+    const struct fg_model_options o = {.strict = strict, .log = log};
+    return fg_model_open_with(out, path, &o, err);
+}
+
 void fg_model_close(struct fg_model *m)
 {
     if (!m) return;
+    fg_packaged_close(m->packaged);
     fg_checkpoint_close(m->checkpoint);
     fg_import_close(m->import);
     fg_arena_free(&m->arena);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "model/config.h"
+#include "model/packaged.h"
 #include "model/weights.h"
 #include <stdbool.h>
 
@@ -22,11 +23,24 @@ struct fg_model {
     struct fg_arena arena; // small vectors; tensors that a GGUF import had to change
     struct fg_checkpoint *checkpoint;
     struct fg_import *import;
+    struct fg_packaged *packaged;
+    const char *text_dir; // directory with tokenizer and chat template; NULL: a GGUF has them
 };
 
-// Opens a checkpoint directory (config.json and safetensors) or a GGUF file. The log (may be NULL)
-// is used during the call only. `strict`: tensors that the architecture does not have are an error.
-// Errors: FG_EINPUT, FG_ERESOURCE; *out is then NULL.
+struct fg_model_options {
+    bool strict;                        // tensors that the architecture does not have are an error
+    const char *model_dir;              // for exports without small tensors; NULL: none
+    const struct fg_tile_source *tiles; // of a compiled build; NULL: packed in memory
+    struct fg_pool *pool;               // for work at opening; NULL: the caller alone
+    const struct fg_log *log;           // used during the call only; may be NULL
+};
+
+// Opens a checkpoint directory (config.json and safetensors), a GGUF file, a quantized export or a
+// build of packages (or the bundle it is in). Errors: FG_EINPUT, FG_EINTEGRITY, FG_EUNSUPPORTED,
+// FG_ERESOURCE; *out is then NULL.
+int fg_model_open_with(struct fg_model **out, const char *path, const struct fg_model_options *o,
+                       struct fg_error *err);
+// The same with strict and log alone.
 int fg_model_open(struct fg_model **out, const char *path, bool strict, const struct fg_log *log,
                   struct fg_error *err);
 void fg_model_close(struct fg_model *m); // NULL is fine; no session may be left

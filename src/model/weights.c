@@ -67,13 +67,54 @@ static bool take(struct binder *b, const char *name, const char *kind, int rank,
     return true;
 }
 
+// Finds a quantized matrix by its Hugging Face name, which ends in ".weight". False when there is
+// none, or with b->rc set.
+static bool quantized(struct binder *b, const char *name, int64_t n_out, int64_t n_in,
+                      struct fg_mat *out)
+{
+    char canonical[NAME_MAX_BYTES];
+    const char *file;
+    size_t skip = strncmp(name, b->prefix, strlen(b->prefix)) == 0 ? strlen(b->prefix) : 0;
+    int n = (int)(strlen(name + skip) - strlen(".weight"));
+    snprintf(canonical, sizeof canonical, "%.*s", n, name + skip);
+    if (b->rc || !b->src->mat || !b->src->mat(b->src->ctx, canonical, out, &file)) return false;
+    b->bound++;
+    if (out->n_out == n_out && out->n_in == n_in) return true;
+    char expected[96], found[96];
+    print_shape(expected, sizeof expected, 2, (uint64_t[2]){(uint64_t)n_out, (uint64_t)n_in});
+    print_shape(found, sizeof found, 2, (uint64_t[2]){(uint64_t)out->n_out, (uint64_t)out->n_in});
+    fail_tensor(b, canonical, file, expected, found);
+    return false;
+}
+
 static struct fg_mat matrix(struct binder *b, const char *name, const char *kind, int64_t n_out,
                             int64_t n_in)
 {
+    struct fg_mat m;
     struct fg_tensor t;
     int64_t shape[2] = {n_out, n_in};
+    if (quantized(b, name, n_out, n_in, &m)) return m;
     if (!take(b, name, kind, 2, shape, &t)) return (struct fg_mat){0};
-    return (struct fg_mat){.data = t.data, .dtype = t.dtype, .n_out = n_out, .n_in = n_in};
+    return (struct fg_mat){.data = t.data,
+                           .dtype = t.dtype,
+                           .n_out = n_out,
+                           .n_in = n_in,
+                           .exact = b->src->mat != NULL};
+}
+
+// Matrices that share an input share its rotation: all quantized ones of a group, or none.
+static void check_rotation(struct binder *b, int64_t layer, const char *input,
+                           const struct fg_mat *const *group, int n)
+{
+    const struct fg_mat *first = NULL;
+    char field[64];
+    for (int i = 0; i < n && !b->rc; i++) {
+        if (!group[i]->lut) continue;
+        if (!first) first = group[i];
+        if (group[i]->signs == first->signs && group[i]->block == first->block) continue;
+        snprintf(field, sizeof field, "layer %lld, input of %s", (long long)layer, input);
+        fail_tensor(b, field, NULL, "one rotation for all its quantized matrices", "several");
+    }
 }
 
 static float element(const struct fg_tensor *t, int64_t i)
@@ -214,6 +255,11 @@ static void bind_layer(struct binder *b, int64_t i, struct fg_layer *l)
         matrix(b, layer_name(b, name, i, "mlp.up_proj.weight"), kind, c->intermediate, c->hidden);
     l->down =
         matrix(b, layer_name(b, name, i, "mlp.down_proj.weight"), kind, c->hidden, c->intermediate);
+    check_rotation(b, i, "the MLP", (const struct fg_mat *const[]){&l->gate, &l->up}, 2);
+    check_rotation(b, i, "the mixer",
+                   l->is_linear ? (const struct fg_mat *const[]){&l->qkv, &l->z, &l->a, &l->b}
+                                : (const struct fg_mat *const[]){&l->q, &l->k, &l->v, &l->v},
+                   4);
     if (c->mlp_bias) {
         l->gate_bias =
             vector(b, layer_name(b, name, i, "mlp.gate_proj.bias"), kind, c->intermediate, 0);
@@ -228,6 +274,8 @@ static void bind_head(struct binder *b, struct fg_weights *w, const struct fg_lo
     static const char *const names[] = {"lm_head.weight", "language_model.lm_head.weight"};
     const struct fg_config *c = b->cfg;
     struct fg_tensor t;
+    // A quantized head is a matrix of its own, whatever the checkpoint tied it to.
+    if (quantized(b, names[0], c->vocab, c->hidden, &w->head) || b->rc) return;
     for (size_t i = 0; i < 2 && !b->rc; i++) {
         if (!b->src->find(b->src->ctx, names[i], &t)) continue;
         if (!c->tied) {

@@ -64,12 +64,15 @@ struct fg_tensor {
     const char *file;
 };
 
-// Where tensors come from. find: false when there is none of that name. at: i < count.
+// Where tensors come from. find: false when there is none of that name. at: i < count. mat: a
+// quantized matrix by canonical name ("layers.0.mlp.up_proj", "lm_head"), and its file; NULL: there
+// are none.
 struct fg_tensor_source {
     const void *ctx;
     uint64_t count;
     bool (*find)(const void *ctx, const char *name, struct fg_tensor *out);
     void (*at)(const void *ctx, uint64_t i, struct fg_tensor *out);
+    bool (*mat)(const void *ctx, const char *name, struct fg_mat *out, const char **file);
     const char *path; // for errors
 };
 
