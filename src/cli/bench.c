@@ -25,9 +25,11 @@ struct bench_job {
     struct fg_bench_report report;
     struct forge_engine *engine, *second; // second: contention
     char *made;                           // directory of a synthetic bundle
+    char *state_dir;                      // where builds are kept compiled
     const char *path;                     // of the model
     int64_t sizes[SIZES_MAX];
     int n_sizes;
+    int64_t positions; // that sessions will have at most, about
     const struct measure *what;
 };
 
@@ -156,6 +158,12 @@ static int find_model(struct bench_job *j, struct fg_error *err)
     return rc;
 }
 
+static void on_line(void *ctx, const char *line)
+{
+    (void)ctx;
+    fprintf(stderr, "%s\n", line);
+}
+
 static struct forge_engine_options engine_options(const struct bench_job *j, int threads)
 {
     const struct fg_args *args = &j->cli->args;
@@ -165,7 +173,10 @@ static struct forge_engine_options engine_options(const struct bench_job *j, int
         .isa = j->cli->isa,
         .numerics = strcmp(fg_args_text(args, "numerics"), "exact") == 0 ? FORGE_EXACT : FORGE_FAST,
         .model_only = true,
-        .log_level = FORGE_LOG_WARN,
+        .state_dir = j->state_dir,
+        .compile_line = fg_args_flag(args, "quiet") ? NULL : on_line,
+        .ctx = j->positions,
+        .allow_paging = fg_args_flag(args, "allow-paging"),
     };
 }
 
@@ -183,7 +194,8 @@ static int tell_memory(struct bench_job *j, struct fg_error *err)
     for (int i = 0; i < j->n_sizes; i++)
         most = j->sizes[i] > most ? j->sizes[i] : most;
     int64_t rows = most < 512 ? most : 512;
-    int rc = fg_bench_budget(&budget, j->path, most + 1, rows, err);
+    j->positions = fg_args_int(&j->cli->args, "at") + most + 1;
+    int rc = fg_bench_budget(&budget, j->path, j->positions, rows, err);
     if (rc) return rc;
     r->budget_bytes = fg_budget_need(&budget) + meter_bytes(j);
     r->free_bytes = budget.available;
@@ -203,6 +215,7 @@ static int tell_memory(struct bench_job *j, struct fg_error *err)
 static int open_engine(struct bench_job *j, struct fg_error *err)
 {
     int rc = tell_memory(j, err);
+    if (rc == 0) rc = fg_cli_state_dir(j->cli, true, &j->state_dir, err);
     if (rc) return rc;
     struct forge_engine_options o = engine_options(j, j->cli->threads);
     rc = forge_engine_open(&j->engine, &o, err);
@@ -217,6 +230,7 @@ static int open_engine(struct bench_job *j, struct fg_error *err)
     r->weight_bytes = info.weight_bytes;
     r->token_bytes = info.token_bytes;
     r->load_seconds = info.load_seconds;
+    fg_bench_digest(r->digest, j->path);
     return 0;
 }
 
@@ -403,6 +417,7 @@ static int run_bench(struct fg_cli *cli, struct fg_error *err)
     fg_roof_meter_free(j.bench.meter);
     fg_bench_report_free(&j.report);
     free(j.made);
+    free(j.state_dir);
     return rc == FG_EINTERRUPTED && sig ? fg_signals_exit_code(sig) : rc;
 }
 

@@ -5,6 +5,7 @@
 #ifndef FG_EVAL_BENCH_H
 #define FG_EVAL_BENCH_H
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/jwrite.h"
 #include "eval/roof.h"
 #include "forge/forge.h"
@@ -45,7 +46,7 @@ struct fg_bench_figure {
 struct fg_bench_report {
     const char *command; // "rows", ...
     const char *model, *shape, *isa, *numerics;
-    char digest[80]; // of the weights; "" when unknown
+    char digest[FG_SHA256_HEX]; // of the weights; "" when unknown
     int threads, runs, warmup;
     uint64_t seed;
     double load_average; // at the start, of one minute
@@ -105,6 +106,9 @@ int fg_bench_measure(struct fg_bench *b, const struct fg_bench_work *work,
 // FG_EINPUT, FG_ERESOURCE.
 int fg_bench_budget(struct fg_budget *b, const char *path, int64_t ctx, int64_t rows,
                     struct fg_error *err);
+
+// The weights digest that the manifest of a bundle or build declares; "" for everything else.
+void fg_bench_digest(char out[FG_SHA256_HEX], const char *path);
 
 // ---- bench_model.c: whole models through the public API
 

@@ -1,9 +1,11 @@
-// eval/bench_budget.c: the memory of a model from the sizes of its files and its config.
+// eval/bench_budget.c: what files tell of a model without reading its weights: memory, from their
+// sizes and the config, and identity.
 #include "eval/bench.h"
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/machine.h"
+#include "format/manifest.h"
 #include <dirent.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -79,4 +81,19 @@ int fg_bench_budget(struct fg_budget *b, const char *path, int64_t ctx, int64_t 
     free(config);
     free(plain);
     return rc;
+}
+
+void fg_bench_digest(char out[FG_SHA256_HEX], const char *path)
+{
+    static const char *const places[] = {"forge/manifest.json", "manifest.json"};
+    out[0] = '\0';
+    for (int i = 0; i < 2 && !out[0]; i++) {
+        struct fg_manifest m;
+        char *file = fg_path_join(path, places[i]);
+        if (file && fg_file_exists(file) && fg_manifest_open(&m, file, NULL) == 0) {
+            snprintf(out, FG_SHA256_HEX, "%s", m.weights_digest);
+            fg_manifest_close(&m);
+        }
+        free(file);
+    }
 }
