@@ -6,54 +6,35 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include "base/hash.h"
-#include "base/json.h"
 #include "format/qset.h"
-#include "model/needs.h"
 #include "quant/dequant.h"
 #include "quant/export.h"
 #include "support/export_build.h"
+#include "support/foreign.h"
 #include "support/scratch.h"
 
-#define FOREIGN FORGE_GOLDEN_DIR "/foreign"
-#define MODEL FORGE_GOLDEN_DIR "/models/g-s0"
-
 static struct scratch tmp;
-static struct fg_arena arena; // config and needs
-static struct fg_export_need *needs;
-static uint64_t n_needs;
+static struct foreign model;
 
 static int setup(void **state)
 {
-    struct fg_json doc;
-    struct fg_config config;
-    struct fg_error err = {0};
     (void)state;
     scratch_open(&tmp);
-    fg_arena_init(&arena, 0);
-    assert_int_equal(fg_json_open(&doc, MODEL "/config.json", 1 << 20, &err), 0);
-    assert_int_equal(fg_config_parse(&config, &doc, &arena, &err), 0);
-    assert_int_equal(fg_model_needs(&needs, &n_needs, &config, &arena, &err), 0);
-    fg_json_close(&doc);
+    foreign_init(&model);
     return 0;
 }
 
 static int teardown(void **state)
 {
     (void)state;
-    fg_arena_free(&arena);
+    foreign_free(&model);
     scratch_close(&tmp);
     return 0;
 }
 
-static struct fg_export *open_at(const char *dir, const char *model, struct fg_pool *pool)
+static struct fg_export *open_at(const char *dir, const char *from, struct fg_pool *pool)
 {
-    struct fg_export *e;
-    struct fg_error err = {0};
-    char line[1024];
-    const struct fg_export_options o = {
-        .model_dir = model, .needs = needs, .n_needs = n_needs, .pool = pool};
-    if (fg_export_open(&e, dir, &o, &err)) fail_msg("%s", fg_error_line(&err, line, sizeof line));
-    return e;
+    return foreign_open(&model, dir, from, pool);
 }
 
 // ---- the original's layout
@@ -88,8 +69,8 @@ static void means_what_numpy_says(void **state)
     struct fg_pool *pool;
     struct fg_error err = {0};
     assert_int_equal(fg_pool_new(&pool, 2, &err), 0);
-    struct fg_export *e = open_at(FOREIGN, MODEL, pool);
-    FILE *f = fopen(FOREIGN "/expected.txt", "r");
+    struct fg_export *e = open_at(FOREIGN_DIR, FOREIGN_MODEL, pool);
+    FILE *f = fopen(FOREIGN_DIR "/expected.txt", "r");
     assert_non_null(f);
     char name[128], what[16], want[80], found[FG_SHA256_HEX];
     int n = 0;
@@ -112,7 +93,7 @@ static void means_what_numpy_says(void **state)
 static void tells_facts_of_the_original(void **state)
 {
     (void)state;
-    struct fg_export *e = open_at(FOREIGN, MODEL, NULL);
+    struct fg_export *e = open_at(FOREIGN_DIR, FOREIGN_MODEL, NULL);
     const struct fg_export_facts *f = fg_export_facts(e);
     assert_string_equal(f->name, "foreign");
     assert_true(f->original);
@@ -123,7 +104,7 @@ static void tells_facts_of_the_original(void **state)
     assert_true(f->seeds_regular);
     assert_int_equal(f->seed_base[0], 1000);
     assert_int_equal(f->seed_base[3], 4000);
-    assert_string_equal(f->config, MODEL "/config.json");
+    assert_string_equal(f->config, FOREIGN_MODEL "/config.json");
     assert_null(f->json);
     const struct fg_qset *s = fg_export_set(e);
     assert_int_equal(s->n_mats, 4 * 3 + 3 * 5 + 4 + 1); // in_proj_a and in_proj_b are kept ones
@@ -143,12 +124,12 @@ static void opens_without_a_model(void **state)
     struct fg_export *e;
     struct fg_error err = {0};
     // Alone it is an export without small tensors: fine to look at, not enough for a model.
-    assert_int_equal(fg_export_open(&e, FOREIGN, NULL, &err), 0);
+    assert_int_equal(fg_export_open(&e, FOREIGN_DIR, NULL, &err), 0);
     assert_int_equal(fg_export_set(e)->n_small, 0);
     assert_null(fg_export_embedding(e)->data);
     fg_export_close(e);
-    const struct fg_export_options o = {.needs = needs, .n_needs = n_needs};
-    assert_int_equal(fg_export_open(&e, FOREIGN, &o, &err), FG_EINPUT);
+    const struct fg_export_options o = {.needs = model.needs, .n_needs = model.n_needs};
+    assert_int_equal(fg_export_open(&e, FOREIGN_DIR, &o, &err), FG_EINPUT);
     assert_null(e);
     assert_string_equal(err.field, "layers.0.input_layernorm.weight");
 }
@@ -178,7 +159,7 @@ static void own_layout_reads_back(void **state)
 {
     (void)state;
     struct fg_error err = {0};
-    struct fg_export *from = open_at(FOREIGN, MODEL, NULL);
+    struct fg_export *from = open_at(FOREIGN_DIR, FOREIGN_MODEL, NULL);
     for (int variant = 0; variant < 4; variant++) {
         const bool numpy = variant & 1, bytes = variant & 2;
         struct export_build b;
@@ -469,7 +450,7 @@ static const struct damage damages[] = {
 static void names_what_is_damaged(void **state)
 {
     (void)state;
-    struct fg_export *from = open_at(FOREIGN, MODEL, NULL);
+    struct fg_export *from = open_at(FOREIGN_DIR, FOREIGN_MODEL, NULL);
     char dir[300];
     snprintf(dir, sizeof dir, "%s/bad", tmp.dir);
     for (size_t i = 0; i < sizeof damages / sizeof damages[0]; i++) {
@@ -481,7 +462,7 @@ static void names_what_is_damaged(void **state)
         eb_from(&b, from, false, false);
         d->harm(&b);
         assert_int_equal(eb_write(&b, dir, &err), 0);
-        const struct fg_export_options o = {.needs = needs, .n_needs = n_needs};
+        const struct fg_export_options o = {.needs = model.needs, .n_needs = model.n_needs};
         int rc = fg_export_open(&e, dir, &o, &err);
         fg_error_line(&err, line, sizeof line);
         if (rc != FG_EINPUT || e || !strstr(line, d->file) || !strstr(line, d->field) ||
@@ -502,7 +483,7 @@ static void names_what_is_damaged(void **state)
 static void checks_codes_when_asked(void **state)
 {
     (void)state;
-    struct fg_export *from = open_at(FOREIGN, MODEL, NULL), *e;
+    struct fg_export *from = open_at(FOREIGN_DIR, FOREIGN_MODEL, NULL), *e;
     struct export_build b;
     struct fg_error err = {0};
     char dir[300];
@@ -529,7 +510,7 @@ static void checks_codes_when_asked(void **state)
 static void opens_what_is_there(void **state)
 {
     (void)state;
-    struct fg_export *from = open_at(FOREIGN, MODEL, NULL), *e;
+    struct fg_export *from = open_at(FOREIGN_DIR, FOREIGN_MODEL, NULL), *e;
     struct export_build b;
     struct fg_error err = {0};
     char dir[300];
@@ -539,7 +520,8 @@ static void opens_what_is_there(void **state)
         b.files[i].left_out = strcmp(b.files[i].name, "layer_01.safetensors") != 0;
     assert_int_equal(eb_write(&b, dir, &err), 0);
     eb_free(&b);
-    const struct fg_export_options o = {.needs = needs, .n_needs = n_needs, .allow_missing = true};
+    const struct fg_export_options o = {
+        .needs = model.needs, .n_needs = model.n_needs, .allow_missing = true};
     assert_int_equal(fg_export_open(&e, dir, &o, &err), 0);
     assert_int_equal(fg_export_set(e)->n_mats, 3);
     assert_string_equal(fg_export_set(e)->mats[0].name, "layers.1.mlp.down_proj");
@@ -550,7 +532,7 @@ static void opens_what_is_there(void **state)
 static void reads_export_json(void **state)
 {
     (void)state;
-    struct fg_export *from = open_at(FOREIGN, MODEL, NULL), *e;
+    struct fg_export *from = open_at(FOREIGN_DIR, FOREIGN_MODEL, NULL), *e;
     struct export_build b;
     struct fg_error err = {0};
     char dir[300], path[400];
