@@ -110,7 +110,7 @@ int fg_fit_scales(uint16_t *scale, enum fg_qformat f, const float *W, int64_t ro
                   const struct fg_fit_options *o, struct fg_error *err)
 {
     struct scaling s = {W, rows, cols, f == FG_Q_INT8, scale, NULL};
-    s.sum = malloc((size_t)rows * sizeof *s.sum);
+    s.sum = calloc((size_t)rows, sizeof *s.sum);
     if (!s.sum) return fg_fail_memory(err, "scales", (uint64_t)rows * sizeof *s.sum);
     fg_job_run(o->pool, (rows + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM, scale_item, &s);
     int rc = 0;
@@ -272,7 +272,7 @@ int fg_fit_round(uint8_t *out, struct fg_fit_error *e, enum fg_qformat f, const 
     r.scratch_bytes = (cols * 21 + 63) / 64 * 64;
     const uint64_t bytes = (uint64_t)(r.scratch_bytes * fg_job_threads(o->pool));
     r.scratch = fg_alloc_aligned(bytes);
-    if (e) r.error = malloc((size_t)rows * sizeof *r.error);
+    if (e) r.error = calloc((size_t)rows, sizeof *r.error);
     int rc = 0;
     if (!r.scratch || (e && !r.error)) {
         rc = fg_fail_memory(err, "rounding", bytes + (uint64_t)rows * sizeof *r.error);
@@ -320,7 +320,7 @@ int fg_fit_rtn(struct fg_fit_result *out, enum fg_qformat f, const float *W, int
     out->data_bytes = per_row * (uint64_t)(rows / d);
     out->data = malloc((size_t)out->data_bytes);
     if (entries) out->lut = malloc((size_t)entries * (size_t)d * sizeof *out->lut);
-    if (!fg_qformat_is_kept(f)) out->scale = malloc((size_t)rows * sizeof *out->scale);
+    if (!fg_qformat_is_kept(f)) out->scale = calloc((size_t)rows, sizeof *out->scale);
     if (!out->data || (entries && !out->lut) || (!fg_qformat_is_kept(f) && !out->scale)) {
         rc = fg_fail_memory(err, "quantized matrix", out->data_bytes);
         goto fail;

@@ -321,7 +321,7 @@ static int fit_pairs(uint16_t *lut, double *inertia, int K, const float *W, cons
     k.dist = floats + 5 * n;
     if ((rc = fill_samples(&k, W, scale, rows, cols, err))) goto end;
 
-    float best[2 * ENTRIES_MAX];
+    float best[2 * ENTRIES_MAX] = {0};
     double least = INFINITY;
     for (int init = 0; init < o->inits; init++) {
         char name[32];

@@ -137,7 +137,7 @@ static void metric_item(void *ctx, int64_t item, int worker)
     const int64_t r0 = item * TILE, n = m->rows - r0 < TILE ? m->rows - r0 : TILE;
     const float *e = m->E + r0 * m->cols;
     float *out = m->out + r0 * m->cols;
-    if (m->o->fit == FG_LOWRANK_DIAG) {
+    if (!m->R) { // FG_LOWRANK_DIAG
         for (int64_t i = 0; i < n; i++)
             for (int64_t j = 0; j < m->cols; j++)
                 out[i * m->cols + j] = e[i * m->cols + j] * sqrtf(m->o->diag[j]);
@@ -316,7 +316,7 @@ static int decompose(uint16_t *lr_a, uint16_t *lr_b, struct svd *s, const double
                      struct fg_error *err)
 {
     const int64_t rows = s->rows, cols = s->cols, k = s->k, longest = rows > cols ? rows : cols;
-    float *y = malloc((size_t)((rows + cols) * k) * sizeof *y), *z = y ? y + rows * k : NULL;
+    float *y = calloc((size_t)((rows + cols) * k), sizeof *y), *z = y ? y + rows * k : NULL;
     double *work = malloc((size_t)(longest * k + k) * sizeof *work);
     int rc = 0;
     if (!y || !work) {

@@ -294,7 +294,7 @@ static void rank_of_small_models(void **state)
     assert_int_equal(fg_lowrank_auto(0, 64), 0);
     for (int64_t n = 8; n < 3000; n += 56) {
         const int64_t r = fg_lowrank_auto(n, n);
-        const double share = 0.16 * (double)(n * n / 2 + 32 + 2 * n);
+        const double share = 0.16 * ((double)(n * n) / 2 + 32 + (double)(2 * n));
         assert_true(r % 8 == 0 && 4.0 * (double)(r * n) <= share);
         assert_true(r == 64 || 4.0 * (double)((r + 8) * n) > share);
     }
