@@ -1,9 +1,11 @@
 // kernels/dispatch.c: which levels of kernels this machine can run, and the table of each. A level
 // is a named set of CPU features (Levels below); its table is ref overwritten upward. The tables
 // are built once, on the first call, and never change after.
+#include "base/arena.h"
 #include "base/num.h"
 #include "kernels/levels.h"
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 #if defined(__aarch64__) && !defined(FORGE_REF_ONLY)
 #include <asm/hwcap.h>
@@ -110,6 +112,62 @@ static bool dot2_agrees(fg_gemm_bf16_fn gemm, fg_gemm_bf16_fn truth)
     }
     return true;
 }
+
+// Products of quantized weights are exact, so a level whose instructions do something else shows it
+// on random bytes. Few rows and many go different ways.
+static bool lut_agrees(const struct fg_kernels *k, const struct fg_kernels *truth)
+{
+    enum { N = 77, LD = 128, ROWS = 35, T = 19, FEW = 2, TILES = 3 * 20 * 64 };
+    _Alignas(64) uint8_t tiles[TILES], table_u8[128];
+    _Alignas(64) int8_t codes[T * LD] = {0};
+    _Alignas(64) float scale[64];
+    float sx[T], y[T * ROWS], y_true[T * ROWS];
+    int32_t sum[T] = {0};
+    uint64_t state = 0x9E3779B97F4A7C15u;
+    for (int i = 0; i < TILES; i++)
+        tiles[i] = (uint8_t)test_bf16(&state, 0);
+    for (int i = 0; i < 128; i++)
+        table_u8[i] = (uint8_t)(i & 48 ? test_bf16(&state, 0) | 1 : 255 - i % 2 * 254);
+    for (int i = 0; i < 64; i++)
+        scale[i] = (float)(i + 1);
+    for (int t = 0; t < T; t++) {
+        sx[t] = 0.5f / (float)(t + 1);
+        for (int i = 0; i < N; i++) {
+            int v = (int)(test_bf16(&state, 0) & 255) - 128;
+            codes[t * LD + i] = (int8_t)(v < -127 ? 127 : v);
+            sum[t] += codes[t * LD + i];
+        }
+    }
+    const struct fg_act x = {.n = N, .ld = LD, .n_blocks = 1, .xc = codes, .sx = sx, .sum = sum};
+    void *scratch = fg_alloc_aligned(fg_lut_scratch_bytes(N));
+    bool same = scratch != NULL;
+    for (int l = 0; same && l < FG_N_LAYOUTS; l++) {
+        const struct fg_lut w = {.layout = (enum fg_layout)l,
+                                 .n_out = ROWS,
+                                 .n_in = N,
+                                 .tiles = tiles,
+                                 .table_u8 = table_u8,
+                                 .scale = scale,
+                                 .scale_ts = scale};
+        const int64_t groups = fg_layout_groups(w.layout, ROWS);
+        truth->lut_gemm[l](y_true, ROWS, &w, 0, groups, &x, 0, T, scratch);
+        for (int64_t rows = FEW; same && rows <= T; rows += T - FEW) {
+            memset(y, 0, sizeof y);
+            k->lut_gemm[l](y, ROWS, &w, 0, groups, &x, 0, rows, scratch);
+            same = memcmp(y, y_true, (size_t)(rows * ROWS) * sizeof *y) == 0;
+        }
+    }
+    free(scratch);
+    return same;
+}
+
+// Adds a level of products of quantized weights, unless this machine computes them wrongly.
+static void add_lut_level(const char *isa, void (*fill)(struct fg_kernels *))
+{
+    struct fg_kernels k = tables[n_levels - 1];
+    fill(&k);
+    if (lut_agrees(&k, &tables[0])) fill(add_level(isa));
+}
 #endif
 
 static void build(void)
@@ -139,12 +197,12 @@ static void build(void)
         fg_fill_act_avx512(k);
         fg_fill_fit_avx512(k);
     }
-    if (f.avx512vnni) fg_fill_lut_avx512vnni(add_level("avx512vnni"));
+    if (f.avx512vnni) add_lut_level("avx512vnni", fg_fill_lut_avx512vnni);
     struct fg_kernels bf16 = {0};
     if (f.avx512bf16) fg_fill_dense_avx512bf16(&bf16);
     if (f.avx512bf16 && dot2_agrees(bf16.gemm_bf16_bf16, tables[0].gemm_bf16_bf16))
         fg_fill_dense_avx512bf16(add_level("avx512bf16"));
-    if (f.amx) fg_fill_lut_amx(add_level("amx"));
+    if (f.amx) add_lut_level("amx", fg_fill_lut_amx);
 #elif defined(__aarch64__) && !defined(FORGE_REF_ONLY)
     if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) {
         k = add_level("neon");

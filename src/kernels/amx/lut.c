@@ -10,6 +10,7 @@
 // Weights are looked up one strip of 64 columns ahead of the products, once per block, and serve
 // all rows; FG_I8 has its B tiles in memory as they are.
 #include "kernels/avx512/lut_tile.h"
+#include "kernels/avx512/lut_vnni.h"
 #include "kernels/levels.h"
 #include <assert.h>
 #include <string.h>
@@ -30,7 +31,8 @@
 #define CHUNK_ROWS_MIN 64
 #define CHUNK_ROWS_MAX 1024
 #define GROUPS_BYTES (512 << 10)
-#define PREFETCH_BYTES 2048
+#define PREFETCH_BYTES 4096
+#define ROWS_MIN 3 // for fewer, VPDPBUSD is faster than the way through memory to tiles
 
 // Tile registers; macros, because gcc's intrinsics make their names from the text.
 #define C00 0
@@ -96,7 +98,7 @@ FG_INLINE void look_up_unit(const enum fg_layout l, const int sets, const struct
         unit_indices(l, index, from);
         FG_UNROLL
         for (int line = 0; line < bytes; line += 64)
-            _mm_prefetch((const char *)from + line + PREFETCH_BYTES, _MM_HINT_T0);
+            _mm_prefetch((const char *)from + line + PREFETCH_BYTES, _MM_HINT_T1);
         FG_UNROLL
         for (int j = 0; j < regs; j++) {
             FG_UNROLL
@@ -140,15 +142,16 @@ FG_INLINE void multiply_strip(const enum fg_layout l, const int sets, const int 
 {
     // gcc's tile loads do not say that they read memory.
     __asm__ volatile("" : : : "memory");
+    const int8_t *at = x + i * STRIP_COLS;
+    if (first) _tile_loadd(A0, at, ld);
+    if (!first || halves == 2) _tile_loadd(A1, at + (halves - 1) * TILE_ROWS * ld, ld);
     _tile_loadd(B0, tile_b(l, p, i, 0), 64);
     if (sets == 2) _tile_loadd(B1, tile_b(l, p, i, 1), 64);
     if (first) {
-        _tile_loadd(A0, x + i * STRIP_COLS, ld);
         _tile_dpbsud(C00, A0, B0);
         if (sets == 2) _tile_dpbsud(C01, A0, B1);
     }
     if (!first || halves == 2) {
-        _tile_loadd(A1, x + (halves - 1) * TILE_ROWS * ld + i * STRIP_COLS, ld);
         _tile_dpbsud(C10, A1, B0);
         if (sets == 2) _tile_dpbsud(C11, A1, B1);
     }
@@ -328,7 +331,10 @@ FG_INLINE void gemm(const enum fg_layout l, float *y, int64_t ldy, const struct 
                                          int64_t g0, int64_t g1, const struct fg_act *x,           \
                                          int64_t t0, int64_t t1, void *scratch)                    \
     {                                                                                              \
-        gemm(l, y, ldy, w, g0, g1, x, t0, t1, scratch);                                            \
+        if (t1 - t0 < ROWS_MIN)                                                                    \
+            fg_lut_gemm_##name##_avx512vnni(y, ldy, w, g0, g1, x, t0, t1, scratch);                \
+        else                                                                                       \
+            gemm(l, y, ldy, w, g0, g1, x, t0, t1, scratch);                                        \
     }
 LAYOUT(p6, FG_P6)
 LAYOUT(p4x2, FG_P4X2)

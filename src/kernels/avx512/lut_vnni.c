@@ -3,6 +3,7 @@
 // unsigned bytes, and meet four activations of a row from memory; 128 times the sum of the
 // activations comes off at the end of a block. Up to 16 accumulators: so many rows times components
 // in one pass over a block, or several sets of sums for few rows, whose chains hide the latency.
+#include "kernels/avx512/lut_vnni.h"
 #include "kernels/avx512/lut_tile.h"
 #include "kernels/levels.h"
 #include <string.h>
@@ -176,9 +177,9 @@ FG_INLINE void gemm(const enum fg_layout l, float *y, int64_t ldy, const struct 
 }
 
 #define LAYOUT(name, l)                                                                            \
-    static void fg_lut_gemm_##name##_avx512vnni(float *y, int64_t ldy, const struct fg_lut *w,     \
-                                                int64_t g0, int64_t g1, const struct fg_act *x,    \
-                                                int64_t t0, int64_t t1, void *scratch)             \
+    void fg_lut_gemm_##name##_avx512vnni(float *y, int64_t ldy, const struct fg_lut *w,            \
+                                         int64_t g0, int64_t g1, const struct fg_act *x,           \
+                                         int64_t t0, int64_t t1, void *scratch)                    \
     {                                                                                              \
         gemm(l, y, ldy, w, g0, g1, x, t0, t1, scratch);                                            \
     }
