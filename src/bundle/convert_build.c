@@ -155,8 +155,12 @@ static int add_package(struct fg_convert_job *j, const char *name, int64_t first
 int fg_convert_list_build(struct fg_convert_job *j)
 {
     char name[64];
-    int rc = 0;
+    const struct fg_export_facts *f = fg_export_facts(j->export);
     const int64_t n = j->config->n_layers;
+    int rc = 0;
+    if (!f->seeds_regular) // the manifest has one seed per site
+        return fg_fail(j->err, FG_EINPUT, FG_CONVERT_WHAT, f->dir, "seeds of the rotations",
+                       "a base plus the layer, for each site", "another rule");
     for (int64_t first = 0; first < n && !rc; first += FG_CONVERT_CHUNK_LAYERS) {
         int64_t last = first + FG_CONVERT_CHUNK_LAYERS - 1;
         if (last >= n) last = n - 1;
@@ -251,15 +255,12 @@ static void fill_kv(struct fg_manifest *m, const struct fg_convert_options *o)
     }
 }
 
-static int fill_rotation(struct fg_manifest *m, const struct fg_convert_job *j)
+static void fill_rotation(struct fg_manifest *m, const struct fg_convert_job *j)
 {
     static const int64_t usual[FG_EXPORT_SITES] = {1000, 2000, 3000, 4000};
     const struct fg_export_facts *f = fg_export_facts(j->export);
     uint64_t seeds[FG_EXPORT_SITES];
-    if (f->block == 0) return 0;
-    if (!f->seeds_regular)
-        return fg_fail(j->err, FG_EINPUT, FG_CONVERT_WHAT, f->dir, "seeds of the rotations",
-                       "a base plus the layer, for each site", "another rule");
+    if (f->block == 0) return;
     for (int i = 0; i < FG_EXPORT_SITES; i++)
         seeds[i] = (uint64_t)(f->seed_base[i] < 0 ? usual[i] : f->seed_base[i]);
     m->rotation = (struct fg_manifest_rotation){.given = true,
@@ -269,7 +270,6 @@ static int fill_rotation(struct fg_manifest *m, const struct fg_convert_job *j)
                                                 .seed_mix_in = seeds[2],
                                                 .seed_mix_out = seeds[3],
                                                 .numpy = f->signs == FG_SIGNS_NUMPY};
-    return 0;
 }
 
 static int fill_files(struct fg_manifest *m, const struct fg_convert_job *j)
@@ -317,8 +317,8 @@ int fg_convert_manifest(struct fg_convert_job *j, const char *path)
     fill_model(&m.model, j);
     fill_contexts(&m, j);
     fill_kv(&m, j->o);
-    int rc = fill_rotation(&m, j);
-    if (!rc) rc = fill_files(&m, j);
+    fill_rotation(&m, j);
+    int rc = fill_files(&m, j);
     if (!rc) rc = fg_manifest_write(&m, path, j->err);
     free((void *)m.chunks);
     return rc;

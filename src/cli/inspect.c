@@ -1,9 +1,10 @@
 // cli/inspect.c: `forge inspect`: what a model file or directory holds (specs: cli 16). Reads
-// headers, and values only when asked.
+// headers, and values only when asked. Quantized weights are inspect_weights.c's.
 #include "cli/cli.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/progress.h"
+#include "cli/inspect.h"
 #include "eval/tensors.h"
 #include "format/gguf.h"
 #include "format/safetensors.h"
@@ -110,16 +111,9 @@ static int open_tensors(struct inspect *in, struct fg_error *err)
 
 // ---- the summary as text
 
-static void print_config(const struct inspect *in)
+void fg_inspect_config(const struct fg_config *c)
 {
-    const struct fg_config *c = &in->config;
     char state[32], kv[32];
-    if (in->config_err.code) {
-        char line[512];
-        printf("config       not one that Forge runs: %s\n",
-               fg_error_line(&in->config_err, line, sizeof line));
-    }
-    if (!in->has_config) return;
     printf("model        %s, %.4g million parameters\n", fg_family_name(c->family),
            (double)fg_config_parameters(c) / 1e6);
     printf("layers       %" PRId64 ": %" PRId64 " linear (Gated DeltaNet), %" PRId64
@@ -138,6 +132,16 @@ static void print_config(const struct inspect *in)
     printf("session      %s of state, %s per position\n",
            fg_format_bytes(state, sizeof state, fg_config_state_bytes(c) + fg_config_conv_bytes(c)),
            fg_format_bytes(kv, sizeof kv, fg_config_kv_bytes_per_position(c)));
+}
+
+static void print_config(const struct inspect *in)
+{
+    if (in->config_err.code) {
+        char line[512];
+        printf("config       not one that Forge runs: %s\n",
+               fg_error_line(&in->config_err, line, sizeof line));
+    }
+    if (in->has_config) fg_inspect_config(&in->config);
 }
 
 // One metadata value, shortened, into out.
@@ -251,15 +255,10 @@ static void print_summary(const struct inspect *in)
 
 // ---- the summary as JSON
 
-static void json_config(struct fg_jwrite *w, const struct inspect *in)
+void fg_inspect_config_json(struct fg_jwrite *w, const struct fg_config *c)
 {
-    const struct fg_config *c = &in->config;
-    if (!in->has_config) {
-        char line[512];
+    if (!c) {
         fg_jwrite_null(w, "config");
-        fg_jwrite_str(w, "config_problem",
-                      in->config_err.code ? fg_error_line(&in->config_err, line, sizeof line)
-                                          : NULL);
         return;
     }
     fg_jwrite_object(w, "config");
@@ -281,6 +280,15 @@ static void json_config(struct fg_jwrite *w, const struct inspect *in)
     fg_jwrite_uint(w, "state_bytes", fg_config_state_bytes(c) + fg_config_conv_bytes(c));
     fg_jwrite_uint(w, "kv_bytes_per_position", fg_config_kv_bytes_per_position(c));
     fg_jwrite_end_object(w);
+}
+
+static void json_config(struct fg_jwrite *w, const struct inspect *in)
+{
+    char line[512];
+    fg_inspect_config_json(w, in->has_config ? &in->config : NULL);
+    if (in->has_config) return;
+    fg_jwrite_str(w, "config_problem",
+                  in->config_err.code ? fg_error_line(&in->config_err, line, sizeof line) : NULL);
 }
 
 static void json_count(struct fg_jwrite *w, const char *key, const struct count *c)
@@ -465,6 +473,10 @@ static int run_inspect(struct fg_cli *cli, struct fg_error *err)
     int rc = fg_args_exclusive(args, "tensors", "tensor", err);
     if (rc == 0 && !tensor && (fg_args_flag(args, "stats") || fg_args_given(args, "head")))
         rc = fg_fail(err, FG_EINPUT, "option", NULL, "--tensor", "the name of a tensor", "nothing");
+    if (rc == 0 && fg_inspect_is_weights(in.path)) return fg_inspect_weights(cli, err);
+    if (rc == 0 && fg_args_flag(args, "verify"))
+        rc = fg_fail(err, FG_EINPUT, "inspect", in.path, NULL,
+                     "an export, a build, a bundle or a package for --verify", "something else");
     if (rc == 0 && in.is_dir) rc = read_config(&in, err);
     if (rc == 0) rc = open_tensors(&in, err);
     if (rc == 0 && (pattern || tensor) && !in.tensors)
@@ -503,7 +515,7 @@ static const struct fg_opt options[] = {
     {.name = "stats",
      .kind = FG_OPT_FLAG,
      .group = "Inspect",
-     .help = "with --tensor: smallest, largest, mean, deviation, zeros, NaN"},
+     .help = "with --tensor: smallest, largest, mean, deviation, zeros, NaN, use of the table"},
     {.name = "head",
      .kind = FG_OPT_INT,
      .value = "N",
@@ -512,18 +524,26 @@ static const struct fg_opt options[] = {
      .max = 1000000,
      .group = "Inspect",
      .help = "with --tensor: the first N values"},
+    {.name = "verify",
+     .kind = FG_OPT_FLAG,
+     .group = "Inspect",
+     .help = "quantized weights: check hashes, digest, indices and padding too"},
     {0},
 };
 static const struct fg_opt *const tables[] = {options, NULL};
-static const char *const examples[] = {
-    "forge inspect model/", "forge inspect model.gguf --tensors 'blk.0.*'",
-    "forge inspect model/ --tensor model.norm.weight --stats", NULL};
+static const char *const examples[] = {"forge inspect model/",
+                                       "forge inspect model.gguf --tensors 'blk.0.*'",
+                                       "forge inspect model/ --tensor model.norm.weight --stats",
+                                       "forge inspect bundle/ --tensors 'layers.0.*'",
+                                       "forge inspect export/ --verify",
+                                       NULL};
 
 const struct fg_command fg_cmd_inspect = {
     .name = "inspect",
     .group = "Machine",
     .summary = "look into a model file or directory",
-    .about = "Knows safetensors, GGUF, npy and checkpoint directories by their content.",
+    .about = "Knows safetensors, GGUF, npy, checkpoint directories, quantized exports, packages, "
+             "builds, bundles and manifests by their content.",
     .args = "PATH",
     .args_min = 1,
     .args_max = 1,
