@@ -198,11 +198,12 @@ static void sign(struct fg_buf *b)
     set_word(b, 92, 4, fg_crc32c(0, b->data, head));
 }
 
-// `how` != 0 is what opening must give for the changed file, by both kinds of checking.
+// Opening the file is an error; without its contents being read only if `header_sees`.
 static void expect_damage(const struct fg_buf *b, const char *what, bool header_sees)
 {
     struct fg_tilefile *t;
     struct fg_error err;
+    unlink(scratch_path(&scratch, "bad.fgt")); // some file systems sync what is written over
     const char *path = scratch_write(&scratch, "bad.fgt", b->data, b->len);
     int rc = open_file(&t, path, FG_TILEFILE_BLOCKS, &err);
     if (rc != FG_EINTEGRITY || t || !err.found[0]) print_error("%s: code %d\n", what, rc);
