@@ -1,4 +1,5 @@
 #include "format/json_scan.h"
+#include "base/num.h"
 #include "base/utf8.h"
 #include <stdio.h>
 #include <string.h>
@@ -242,38 +243,76 @@ static int skip_number(struct fg_scan *s, struct fg_error *err)
     return 0;
 }
 
-static int skip_value(struct fg_scan *s, struct fg_buf *scratch, int depth, struct fg_error *err)
+// Consumes the word where it stands.
+static bool take_word(struct fg_scan *s, const char *word)
 {
-    static const char *const words[] = {"true", "false", "null"};
+    size_t len = strlen(word);
+    fg_scan_peek(s);
+    if (s->n - s->at < len || memcmp(s->text + s->at, word, len) != 0) return false;
+    s->at += len;
+    return true;
+}
+
+int fg_scan_f64(struct fg_scan *s, double *out, struct fg_error *err)
+{
+    char text[64];
+    fg_scan_peek(s);
+    size_t start = s->at;
+    if (start == s->n) return fail_at(s, "a JSON number", err);
+    int rc = skip_number(s, err);
+    if (rc) return rc;
+    size_t n = s->at - start;
+    if (n < sizeof text) {
+        memcpy(text, s->text + start, n);
+        text[n] = '\0';
+        if (fg_parse_f64(text, out)) return 0;
+    }
+    s->at = start;
+    return fail_at(s, "a number of fewer than 64 digits in a double's range", err);
+}
+
+int fg_scan_bool(struct fg_scan *s, bool *out, struct fg_error *err)
+{
+    *out = take_word(s, "true");
+    return *out || take_word(s, "false") ? 0 : fail_at(s, "true or false", err);
+}
+
+int fg_scan_null(struct fg_scan *s, bool *was_null, struct fg_error *err)
+{
+    *was_null = fg_scan_peek(s) == 'n';
+    return !*was_null || take_word(s, "null") ? 0 : fail_at(s, "null", err);
+}
+
+static int skip_value(struct fg_scan *s, struct fg_buf *scratch, int levels, struct fg_error *err)
+{
     char c = fg_scan_peek(s);
     if (c == '"') return fg_scan_string(s, scratch, err);
     if (c == '{' || c == '[') {
-        if (depth >= FG_SCAN_DEPTH_MAX) return fail_at(s, "at most 64 nested values", err);
+        if (levels == 0) return fail_at(s, "a value that is not nested so deep", err);
         char close = c == '{' ? '}' : ']';
         bool first = true, more;
         int rc;
         s->at++;
         while ((rc = fg_scan_next(s, close, &first, &more, err)) == 0 && more) {
             if (c == '{' && (rc = fg_scan_key(s, scratch, err))) return rc;
-            if ((rc = skip_value(s, scratch, depth + 1, err))) return rc;
+            if ((rc = skip_value(s, scratch, levels - 1, err))) return rc;
         }
         return rc;
     }
-    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
-        size_t len = strlen(words[i]);
-        if (s->n - s->at >= len && memcmp(s->text + s->at, words[i], len) == 0) {
-            s->at += len;
-            return 0;
-        }
-    }
+    if (take_word(s, "true") || take_word(s, "false") || take_word(s, "null")) return 0;
     if (s->at == s->n) return fail_at(s, "a JSON value", err);
     return skip_number(s, err);
 }
 
-int fg_scan_skip(struct fg_scan *s, struct fg_error *err)
+int fg_scan_skip_within(struct fg_scan *s, int levels, struct fg_error *err)
 {
     struct fg_buf scratch = {0};
-    int rc = skip_value(s, &scratch, 0, err);
+    int rc = skip_value(s, &scratch, levels, err);
     fg_buf_free(&scratch);
     return rc;
+}
+
+int fg_scan_skip(struct fg_scan *s, struct fg_error *err)
+{
+    return fg_scan_skip_within(s, FG_SCAN_DEPTH_MAX, err);
 }

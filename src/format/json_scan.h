@@ -1,6 +1,6 @@
 // format/json_scan.h: a pull reader over JSON text of a known shape, for headers where a repeated
 // key is an error (json-c merges repeated keys) and where a document tree would cost more than the
-// data. Strict RFC 8259. Everything else reads JSON through base/json.h.
+// data. Strict RFC 8259. Configuration files are read through base/json.h.
 #ifndef FG_FORMAT_JSON_SCAN_H
 #define FG_FORMAT_JSON_SCAN_H
 #include "base/buf.h"
@@ -41,8 +41,15 @@ int fg_scan_string(struct fg_scan *s, struct fg_buf *out, struct fg_error *err);
 int fg_scan_key(struct fg_scan *s, struct fg_buf *out, struct fg_error *err);
 // A non-negative integer without fraction or exponent, up to 2^64 - 1.
 int fg_scan_u64(struct fg_scan *s, uint64_t *out, struct fg_error *err);
+// Any JSON number, as the nearest double; one past the largest double is refused.
+int fg_scan_f64(struct fg_scan *s, double *out, struct fg_error *err);
+int fg_scan_bool(struct fg_scan *s, bool *out, struct fg_error *err);
+// Consumes a null where one stands.
+int fg_scan_null(struct fg_scan *s, bool *was_null, struct fg_error *err);
 // Any value, checked for syntax and depth.
 int fg_scan_skip(struct fg_scan *s, struct fg_error *err);
+// The same for a value of at most `levels` nested arrays and objects, up to FG_SCAN_DEPTH_MAX.
+int fg_scan_skip_within(struct fg_scan *s, int levels, struct fg_error *err);
 
 // How many of the n bytes come before the first that is not UTF-8; n when all are.
 size_t fg_utf8_valid_bytes(const char *s, size_t n);

@@ -5,6 +5,7 @@
 #define FG_FORMAT_MANIFEST_H
 #include "base/arena.h"
 #include "base/error.h"
+#include "format/json_fields.h"
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -14,7 +15,6 @@
 #define FG_MANIFEST_CTXS_MAX 32
 #define FG_MANIFEST_CTX_MAX (1 << 20)
 #define FG_MANIFEST_CTX_STEP 256
-#define FG_MANIFEST_IGNORED_MAX 16
 #define FG_MANIFEST_T 8
 #define FG_MANIFEST_TP 64
 
@@ -97,7 +97,7 @@ struct fg_manifest {
 
     // Of a manifest that was read: JSON pointers of keys that mean nothing to this program, the
     // first of them, for a debug line each.
-    const char *ignored[FG_MANIFEST_IGNORED_MAX];
+    const char *ignored[FG_FIELDS_IGNORED_MAX];
     int n_ignored;
     struct fg_arena arena; // what the pointers above lead to
 };

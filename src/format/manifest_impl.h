@@ -1,0 +1,13 @@
+// format/manifest_impl.h: what reading, checking and writing of manifests share; not for others.
+#ifndef FG_FORMAT_MANIFEST_IMPL_H
+#define FG_FORMAT_MANIFEST_IMPL_H
+#include "format/manifest.h"
+
+#define FG_MANIFEST_WHAT "manifest"
+
+// What a KV format's object in kv_cache.formats says; NULL is JSON's null.
+struct fg_kv_description {
+    const char *keys, *values, *scales, *granularity;
+};
+extern const struct fg_kv_description fg_kv_descriptions[FG_KV_N_FORMATS];
+#endif
