@@ -116,11 +116,11 @@ static int open_plan(struct fg_plan **out, const struct shape *s, struct fg_erro
                              : fg_plan_open(out, s->plan, err);
 }
 
-int fg_synth_model_new(struct fg_synth_model *m, const char *name, struct fg_error *err)
+int fg_synth_model_new(struct fg_synth_model *m, const char *shape, struct fg_error *err)
 {
     *m = (struct fg_synth_model){0};
     fg_arena_init(&m->arena, 0);
-    const struct shape *s = find(name);
+    const struct shape *s = find(shape);
     if (!s) {
         char known[128] = "";
         for (size_t i = 0, at = 0; i < FG_COUNT(shapes) && at < sizeof known; i++)
@@ -128,7 +128,7 @@ int fg_synth_model_new(struct fg_synth_model *m, const char *name, struct fg_err
                                    shapes[i].name);
         char found[64];
         return fg_fail(err, FG_EINPUT, "synthetic bundle", NULL, "shape", known, "%s",
-                       fg_escape(found, sizeof found, name, strlen(name)));
+                       fg_escape(found, sizeof found, shape, strlen(shape)));
     }
     m->name = s->name;
     m->ctxs = s->ctxs;
@@ -145,8 +145,8 @@ int fg_synth_model_new(struct fg_synth_model *m, const char *name, struct fg_err
     if (rc == 0) rc = fg_config_parse(&m->cfg, &doc, &m->arena, err);
     if (rc == 0) rc = open_plan(&plan, s, err);
     if (rc == 0) {
-        struct fg_plan_shape shape = fg_plan_shape_of(&m->cfg);
-        rc = fg_plan_resolve(&m->plan, plan, &shape, err);
+        struct fg_plan_shape wants = fg_plan_shape_of(&m->cfg);
+        rc = fg_plan_resolve(&m->plan, plan, &wants, err);
     }
     fg_plan_free(plan);
     fg_json_close(&doc);

@@ -11,7 +11,7 @@
 #define PROMPT_ROWS 512 // per forward call, where nothing else is asked for
 
 struct run {
-    const struct fg_bench *bench;
+    struct fg_bench *bench;
     struct forge_session *session;
     struct forge_engine_info info;
     int32_t *ids; // [n_ids]
@@ -30,8 +30,8 @@ static void run_free(struct run *r)
 }
 
 // Room for capacity positions, calls of at most `rows`, logits of logits_rows.
-static int run_new(struct run *r, const struct fg_bench *b, struct forge_engine *e,
-                   int64_t capacity, int64_t rows, int64_t logits_rows, struct fg_error *err)
+static int run_new(struct run *r, struct fg_bench *b, struct forge_engine *e, int64_t capacity,
+                   int64_t rows, int64_t logits_rows, struct fg_error *err)
 {
     *r = (struct run){.bench = b, .n_ids = capacity};
     forge_engine_info(e, &r->info);
@@ -59,8 +59,8 @@ static int on_block(void *ctx, int64_t done, int64_t total)
 static int forward(struct run *r, int64_t n, int64_t n_logits, struct fg_error *err)
 {
     int64_t pos = forge_session_position(r->session);
-    return forge_session_run(r->session, r->ids + pos, n, r->logits, n_logits, on_block,
-                             (void *)(uintptr_t)r->bench, err);
+    return forge_session_run(r->session, r->ids + pos, n, r->logits, n_logits, on_block, r->bench,
+                             err);
 }
 
 // The session at ctx positions. A state that can't go back is made anew, unless it is at ctx or
@@ -130,7 +130,7 @@ int fg_bench_rows(struct fg_bench *b, const struct fg_bench_model *m, struct fg_
 {
     int64_t most = largest(m->sizes, m->n_sizes);
     int64_t verify = most < FG_BENCH_VERIFY_MAX ? most : FG_BENCH_VERIFY_MAX;
-    int64_t calls_all = (int64_t)(b->runs + b->warmup);
+    int64_t calls_all = ((int64_t)b->runs + b->warmup);
     int64_t capacity = m->ctx + most * (m->ctx > 0 ? calls_all : 1);
     struct run r;
     int rc = run_new(&r, b, m->engine, capacity, most, m->last_only ? 1 : verify, err);
@@ -168,7 +168,7 @@ int fg_bench_prefill(struct fg_bench *b, const struct fg_bench_model *m, struct 
 int fg_bench_decode(struct fg_bench *b, const struct fg_bench_model *m, struct fg_error *err)
 {
     int64_t most = largest(m->sizes, m->n_sizes);
-    int64_t calls_all = m->tokens * (int64_t)(b->runs + b->warmup);
+    int64_t calls_all = m->tokens * ((int64_t)b->runs + b->warmup);
     struct run r;
     int rc = run_new(&r, b, m->engine, most + calls_all,
                      m->block_rows ? m->block_rows : PROMPT_ROWS, 1, err);

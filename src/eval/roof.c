@@ -108,7 +108,7 @@ static double measure_compute(struct fg_roof_meter *m, fg_roof_fn run, double se
     if (!run) return 0;
     struct job job = {m, run};
     int n_threads = fg_pool_threads(m->pool);
-    double best = 0, start = fg_clock(), now = start;
+    double best = 0, start = fg_clock(), now;
     do {
         for (int i = 0; i < n_threads; i++)
             *sink_of(m, i) = 0;
