@@ -67,16 +67,22 @@ static int part_make(struct part *p, struct fg_convert_job *j, const struct fg_c
     return 0;
 }
 
-// Bytes that a package of these values has are those of its file; everything else is the spec's.
+// Stands for the digests while only the size of a file is asked for.
+static const char no_digest[] = "0000000000000000000000000000000000000000000000000000000000000000";
+
 static void spec_of(struct fg_package_spec *spec, struct part *p, const struct fg_convert_file *f)
 {
+    const bool known = p->j->digest.lines != NULL;
+    const char *hex = known ? p->j->digest.hex : no_digest;
     *spec = (struct fg_package_spec){
         .kind = f->first < 0 ? FG_PACKAGE_HEAD : FG_PACKAGE_CHUNK,
         .layer_first = f->first,
         .layer_last = f->last,
-        .weights_digest = p->j->digest.hex,
-        .export_digest = p->j->digest.hex,
-        .id = f->first < 0 ? p->j->digest.head : NULL,
+        .weights_digest = hex,
+        .export_digest = hex,
+        .id = f->first >= 0 ? NULL
+              : known       ? p->j->digest.head
+                            : no_digest,
         .set = &p->set,
     };
 }
@@ -301,11 +307,12 @@ int fg_convert_manifest(struct fg_convert_job *j, const char *path)
 {
     const struct fg_config *c = j->config;
     struct fg_manifest m = {0};
-    fg_manifest_defaults(&m);
+    fill_model(&m.model, j);
+    fg_manifest_defaults(&m); // of this model
     m.release_name = j->name;
     m.weights_digest = j->digest.hex;
-    m.upstream_id = j->o->upstream_id ? j->o->upstream_id : "unknown";
-    m.upstream_revision = j->o->upstream_revision ? j->o->upstream_revision : "unknown";
+    m.upstream_id = j->o->upstream_id;
+    m.upstream_revision = j->o->upstream_revision;
     m.export_name = fg_export_facts(j->export)->name;
     m.export_digest = j->digest.hex;
     m.arch = fg_family_name(c->family);
@@ -314,7 +321,6 @@ int fg_convert_manifest(struct fg_convert_job *j, const char *path)
         m.taps = taps_64;
         m.n_taps = (int64_t)FG_COUNT(taps_64);
     }
-    fill_model(&m.model, j);
     fill_contexts(&m, j);
     fill_kv(&m, j->o);
     fill_rotation(&m, j);

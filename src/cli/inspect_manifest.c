@@ -33,8 +33,10 @@ static void print_forge(const struct fg_manifest *m)
     uint64_t total = m->head.bytes;
     for (int64_t i = 0; i < m->n_chunks; i++)
         total += m->chunks[i].bytes;
-    printf("release      %s, from %s at %s\n", m->release_name, m->upstream_id,
-           m->upstream_revision);
+    printf("release      %s\n", m->release_name);
+    if (m->upstream_id)
+        printf("upstream     %s at %s\n", m->upstream_id,
+               m->upstream_revision ? m->upstream_revision : "an unknown revision");
     printf("weights      %s\n", m->weights_digest);
     printf("export       %s, %s\n", m->export_name, m->export_digest);
     printf("graph        %s, %s, arithmetic %" PRId64 "\n", m->graph_id, m->arch, m->numerics_abi);
