@@ -1,6 +1,7 @@
 // cli/version.c: `forge version` and `forge --version`.
 #include "cli/cli.h"
 #include "forge/forge.h"
+#include <cblas.h>
 #include <histedit.h>
 #include <json-c/json.h>
 #include <openssl/crypto.h>
@@ -9,6 +10,15 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 #include <utf8proc.h>
+
+// "0.3.21" of "OpenBLAS 0.3.21 DYNAMIC_ARCH ...".
+static const char *blas_version(char out[32])
+{
+    const char *text = strchr(openblas_get_config(), ' ');
+    const size_t n = text ? strcspn(text + 1, " ") : 0;
+    snprintf(out, 32, "%.*s", (int)(n < 31 ? n : 31), text ? text + 1 : "");
+    return out;
+}
 
 void fg_version_libraries(struct fg_jwrite *w)
 {
@@ -22,6 +32,8 @@ void fg_version_libraries(struct fg_jwrite *w)
     fg_jwrite_str(w, "pcre2", pcre2);
     fg_jwrite_str(w, "utf8proc", utf8proc_version());
     fg_jwrite_str(w, "libedit", edit);
+    char blas[32];
+    fg_jwrite_str(w, "openblas", blas_version(blas));
     fg_jwrite_end_object(w);
 }
 
@@ -59,11 +71,12 @@ static int run_version(struct fg_cli *cli, struct fg_error *err)
 {
     int rc = fg_version_print(cli, err);
     if (rc || cli->json) return rc;
-    char pcre2[64] = "";
+    char pcre2[64] = "", blas[32];
     pcre2_config(PCRE2_CONFIG_VERSION, pcre2);
-    printf("compiler %s\njson-c %s, libcrypto %s, pcre2 %s, utf8proc %s, libedit %d.%d\n",
+    printf("compiler %s\njson-c %s, libcrypto %s, pcre2 %s, utf8proc %s, libedit %d.%d, "
+           "openblas %s\n",
            forge_compiler(), json_c_version(), OpenSSL_version(OPENSSL_VERSION_STRING), pcre2,
-           utf8proc_version(), LIBEDIT_MAJOR, LIBEDIT_MINOR);
+           utf8proc_version(), LIBEDIT_MAJOR, LIBEDIT_MINOR, blas_version(blas));
     return fg_out_flush(err);
 }
 
