@@ -405,19 +405,59 @@ static bool is_27b(const struct fg_plan_shape *s)
            s->intermediate == 17408 && s->vocab == 248320;
 }
 
+// A view of the plan as it stands for this model; shares the overrides of p.
+static struct fg_plan plan_for(const struct fg_plan *p, const struct fg_plan_shape *shape)
+{
+    struct fg_plan one = *p;
+    if (p->builtin && strcmp(p->name, "release-0.2") == 0 && !is_27b(shape)) {
+        one.n = 0;
+        one.model = (struct fg_plan_for){0};
+        one.has_bytes = false;
+        if (!p->rank_set) one.lr_rank = FG_PLAN_RANK_AUTO;
+    }
+    return one;
+}
+
+int fg_plan_specialize(struct fg_plan **out, const struct fg_plan *p,
+                       const struct fg_plan_shape *shape, struct fg_error *err)
+{
+    struct fg_plan one = plan_for(p, shape);
+    struct fg_plan_list list;
+    *out = NULL;
+    int rc = fg_plan_resolve(&list, p, shape, err);
+    if (rc) return rc;
+    struct fg_plan *made = fg_plan_new(p->name);
+    bool ok = made != NULL;
+    for (uint64_t i = 0; i < one.n && ok; i++)
+        ok = fg_plan_add(made, one.overrides[i].layer, one.overrides[i].what,
+                         one.overrides[i].value);
+    if (ok) {
+        one.name = made->name;
+        one.builtin = false;
+        one.overrides = made->overrides;
+        one.cap = made->cap;
+        one.model = (struct fg_plan_for){"", shape->n_layers, shape->hidden, shape->intermediate,
+                                         shape->vocab};
+        snprintf(one.model.architecture, sizeof one.model.architecture, "%s", shape->architecture);
+        one.has_bytes = true;
+        one.weight_bytes = list.weight_bytes;
+        one.factor_bytes = list.factor_bytes;
+        *made = one;
+        *out = made;
+    } else {
+        fg_plan_free(made);
+        rc = fg_fail_memory(err, FG_PLAN_WHAT, sizeof *made);
+    }
+    fg_plan_list_free(&list);
+    return rc;
+}
+
 int fg_plan_resolve(struct fg_plan_list *out, const struct fg_plan *p,
                     const struct fg_plan_shape *shape, struct fg_error *err)
 {
-    struct fg_plan generic = *p;
-    struct resolver r = {.plan = p, .shape = shape, .list = out, .err = err};
+    struct fg_plan one = plan_for(p, shape);
+    struct resolver r = {.plan = &one, .shape = shape, .list = out, .err = err};
     *out = (struct fg_plan_list){0};
-    if (p->builtin && strcmp(p->name, "release-0.2") == 0 && !is_27b(shape)) {
-        generic.n = 0;
-        generic.model = (struct fg_plan_for){0};
-        generic.has_bytes = false;
-        if (!generic.rank_set) generic.lr_rank = FG_PLAN_RANK_AUTO;
-        r.plan = &generic;
-    }
     int rc = check_model(&r);
     if (!rc) rc = check_overrides(&r);
     if (rc) return rc;

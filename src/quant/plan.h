@@ -127,6 +127,10 @@ void fg_plan_set_lr_parts(struct fg_plan *p, unsigned parts);
 // of rows, a plan whose "model" or "bytes" describe another one; FG_ERESOURCE. *out is then empty.
 int fg_plan_resolve(struct fg_plan_list *out, const struct fg_plan *p,
                     const struct fg_plan_shape *shape, struct fg_error *err);
+// The plan as it stands for this model, with the model's extents and the totals of bytes: a plan
+// file made of it means the same again. The caller frees *out. Errors: as fg_plan_resolve.
+int fg_plan_specialize(struct fg_plan **out, const struct fg_plan *p,
+                       const struct fg_plan_shape *shape, struct fg_error *err);
 void fg_plan_list_free(struct fg_plan_list *l); // zeroed is fine
 
 // The rotation site that a matrix reads: "mlp_in"; NULL for the head.

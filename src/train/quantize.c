@@ -248,6 +248,7 @@ int fg_quantize_open(struct fg_quantize **out, const struct fg_quantize_options 
     if (!rc) {
         struct fg_plan_shape shape = fg_plan_shape_of(q->source.config);
         rc = fg_plan_resolve(&q->list, o->plan, &shape, err);
+        if (!rc) rc = fg_plan_specialize(&q->plan, o->plan, &shape, err);
     }
     if (!rc) {
         q->chosen = calloc(q->list.n, sizeof *q->chosen);
@@ -281,6 +282,7 @@ void fg_quantize_free(struct fg_quantize *q)
     if (q->lock >= 0) close(q->lock);
     fg_quant_source_close(&q->source);
     fg_plan_list_free(&q->list);
+    fg_plan_free(q->plan);
     fg_arena_free(&q->arena);
     free(q->chosen);
     free(q->log);

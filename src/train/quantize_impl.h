@@ -53,6 +53,7 @@ struct fg_quantize {
     struct fg_arena arena; // needs of the model
     const struct fg_export_need *needs;
     uint64_t n_needs;
+    struct fg_plan *plan; // as it stands for this model
     struct fg_plan_list list;
     bool *chosen;                // [list.n]
     struct fg_quantize_log *log; // [list.n]

@@ -402,7 +402,7 @@ static void write_export(const struct fg_quantize *q, struct fg_jwrite *w, bool 
     fg_jwrite_str(w, "signs", "splitmix64");
     fg_jwrite_bool(w, "complete", q->info.whole);
     write_model(q, w);
-    fg_plan_write(q->o.plan, w, "plan");
+    fg_plan_write(q->plan, w, "plan");
     fg_jwrite_object(w, "options");
     for (int i = 0; i < q->n_options; i++)
         fg_jwrite_str(w, q->options[i].name, q->options[i].value);

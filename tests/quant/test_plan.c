@@ -353,6 +353,35 @@ static void the_flat_form_is_read(void **state)
     fg_plan_free(p);
 }
 
+static void a_specialized_plan_means_the_same(void **state)
+{
+    (void)state;
+    struct fg_plan *p = open_plan("release-0.2"), *one = NULL;
+    struct fg_jwrite w = {0};
+    struct fg_error err = {0};
+    fg_plan_set_mix_rot(p, FG_MIX_READERS);
+    assert_int_equal(fg_plan_specialize(&one, p, &small, &err), 0);
+    fg_plan_write(one, &w, NULL);
+    struct fg_plan *again = parse(w.buf.data);
+    struct fg_plan_list a = resolve(p, &small), b = resolve(again, &small);
+    assert_int_equal(a.n, b.n);
+    for (uint64_t i = 0; i < a.n; i++) {
+        assert_int_equal(a.mats[i].format, b.mats[i].format);
+        assert_int_equal(a.mats[i].rank, b.mats[i].rank);
+        assert_int_equal(a.mats[i].block, b.mats[i].block);
+    }
+    struct fg_plan_shape other = small;
+    other.vocab++;
+    fg_plan_list_free(&b);
+    assert_int_equal(fg_plan_resolve(&b, again, &other, &err), FG_EINPUT);
+    assert_string_equal(err.field, "model.vocab");
+    fg_plan_list_free(&a);
+    fg_jwrite_free(&w);
+    fg_plan_free(p);
+    fg_plan_free(one);
+    fg_plan_free(again);
+}
+
 // ---- refusals
 
 static void refused(const char *text, const char *field)
@@ -478,6 +507,7 @@ int main(void)
         cmocka_unit_test(release_02_is_generic_for_other_models),
         cmocka_unit_test(odd_widths_are_plain),
         cmocka_unit_test(the_flat_form_is_read),
+        cmocka_unit_test(a_specialized_plan_means_the_same),
         cmocka_unit_test(what_is_not_understood_is_named),
         cmocka_unit_test(names_that_are_no_plan),
         cmocka_unit_test(values_by_name),
