@@ -66,7 +66,8 @@ static struct features detect(void)
     f.avx512 = f.avx2 && zmm && (b & bit_AVX512F) && (b & bit_AVX512BW) && (b & bit_AVX512VL) &&
                (b & bit_AVX512DQ);
     f.avx512vnni = f.avx512 && (c & bit_AVX512VBMI) && (c & bit_AVX512VNNI);
-    bool tiles = (lo & 0x60000) == 0x60000 && (d & bit_AMX_TILE) && (d & bit_AMX_INT8);
+    enum { AMX_TILE = 1 << 24, AMX_INT8 = 1 << 25 }; // clang 14's cpuid.h has no names for them
+    bool tiles = (lo & 0x60000) == 0x60000 && (d & AMX_TILE) && (d & AMX_INT8);
     f.amx = f.avx512vnni && tiles && ask_for_tiles();
     if (f.avx2 && max_subleaf >= 1 && __get_cpuid_count(7, 1, &a, &b, &c, &d)) {
         f.avx2vnni = a & bit_AVXVNNI;

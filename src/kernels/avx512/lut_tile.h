@@ -36,11 +36,11 @@ FG_INLINE void store_rows(const enum fg_layout l, float *y, const float *scale, 
         __m512 b = _mm512_load_ps(sums + 16), odd = _mm512_permutex2var_ps(a, high, b);
         a = _mm512_permutex2var_ps(a, low, b);
         if (left > 16) {
-            __mmask16 live = left < 32 ? (__mmask16)((1u << (left - 16)) - 1) : 0xFFFF;
+            __mmask16 live = (__mmask16)(left < 32 ? (1u << (left - 16)) - 1 : 0xFFFF);
             _mm512_mask_storeu_ps(y + 16, live, _mm512_mul_ps(odd, _mm512_load_ps(scale + 16)));
         }
     }
-    __mmask16 live = left < 16 ? (__mmask16)((1u << left) - 1) : 0xFFFF;
+    __mmask16 live = (__mmask16)(left < 16 ? (1u << left) - 1 : 0xFFFF);
     _mm512_mask_storeu_ps(y, live, _mm512_mul_ps(a, _mm512_load_ps(scale)));
 }
 #endif
