@@ -268,12 +268,14 @@ static const struct fg_opt *const clear_tables[] = {clear_options, NULL};
 
 static const struct fg_command cmd_list = {
     .name = "list",
+    .group = "Cache",
     .summary = "what is kept: kind, size, key, last use",
     .args = "",
     .run = run_list,
 };
 static const struct fg_command cmd_clear = {
     .name = "clear",
+    .group = "Cache",
     .summary = "remove what is kept",
     .about = "What a running process uses stays. The packages themselves are never touched.",
     .args = "",
@@ -282,12 +284,14 @@ static const struct fg_command cmd_clear = {
 };
 static const struct fg_command cmd_verify = {
     .name = "verify",
+    .group = "Cache",
     .summary = "check all checksums of what is kept",
     .args = "",
     .run = run_verify,
 };
 static const struct fg_command cmd_path = {
     .name = "path",
+    .group = "Cache",
     .summary = "print where it is kept",
     .args = "",
     .run = run_path,
