@@ -4,6 +4,7 @@
 #include "base/size.h"
 #include "bundle/convert_impl.h"
 #include "format/package.h"
+#include "quant/signs.h"
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -158,15 +159,34 @@ static int add_package(struct fg_convert_job *j, const char *name, int64_t first
     return rc;
 }
 
+// The manifest has one seed and one block for all layers (specs: runtime 1.2): the block of a width
+// is its largest power-of-two divisor up to that.
+static int check_rotations(const struct fg_convert_job *j)
+{
+    const struct fg_export_facts *f = fg_export_facts(j->export);
+    const struct fg_qset *s = fg_export_set(j->export);
+    if (!f->seeds_regular)
+        return fg_fail(j->err, FG_EINPUT, FG_CONVERT_WHAT, f->dir, "seeds of the rotations",
+                       "a base plus the layer, for each site", "another rule");
+    for (uint64_t i = 0; i < s->n_rots; i++) {
+        const struct fg_qset_rot *r = &s->rots[i];
+        int64_t block = fg_rotation_block(r->n);
+        if (block > f->block) block = f->block;
+        if (r->block == block) continue;
+        char field[64], expected[64];
+        snprintf(field, sizeof field, "block of layers.%" PRId64 ".rot.%s", r->layer, r->site);
+        snprintf(expected, sizeof expected, "%" PRId64 " for a width of %" PRId64, block, r->n);
+        return fg_fail(j->err, FG_EINPUT, FG_CONVERT_WHAT, f->dir, field, expected, "%" PRId64,
+                       r->block);
+    }
+    return 0;
+}
+
 int fg_convert_list_build(struct fg_convert_job *j)
 {
     char name[64];
-    const struct fg_export_facts *f = fg_export_facts(j->export);
     const int64_t n = j->config->n_layers;
-    int rc = 0;
-    if (!f->seeds_regular) // the manifest has one seed per site
-        return fg_fail(j->err, FG_EINPUT, FG_CONVERT_WHAT, f->dir, "seeds of the rotations",
-                       "a base plus the layer, for each site", "another rule");
+    int rc = check_rotations(j);
     for (int64_t first = 0; first < n && !rc; first += FG_CONVERT_CHUNK_LAYERS) {
         int64_t last = first + FG_CONVERT_CHUNK_LAYERS - 1;
         if (last >= n) last = n - 1;

@@ -301,13 +301,14 @@ int fg_inspect_weights(struct fg_cli *cli, struct fg_error *err)
     const struct fg_source_options o = {.log = &cli->log, .partial = !wants_verify};
     struct fg_source *s = NULL;
     char *manifest = manifest_of(path);
-    const bool alone = manifest && !fg_dir_exists(path);
+    const bool alone = fg_source_kind(path) == FG_SOURCE_NONE;
     int rc = 0;
     fg_signals_guard_maps();
-    if (fg_source_kind(path) != FG_SOURCE_NONE) rc = fg_source_open(&s, path, &o, err);
+    if (!alone) rc = fg_source_open(&s, path, &o, err);
     // The original's builds have a manifest to show and packages that nothing here reads.
     bool shown = rc == FG_EUNSUPPORTED && manifest && !pattern && !tensor && !wants_verify;
-    if (shown || (!s && !rc && alone && !pattern && !tensor)) {
+    if (shown || (alone && !pattern && !tensor && !wants_verify)) {
+        *err = (struct fg_error){0}; // that nothing here runs it is no failure to show it
         rc = summary(cli, NULL, manifest, false, err);
     } else if (!rc && !s) {
         rc = fg_fail(err, FG_EINPUT, "inspect", path, NULL, "packages", "a manifest alone");

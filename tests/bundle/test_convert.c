@@ -151,7 +151,7 @@ static void keeps_the_weights(void **state)
     assert_int_equal(m->ctxs[0], 1024);
     assert_int_equal(m->kv.def, FG_KV_KV8);
     assert_true(m->rotation.given && m->rotation.numpy);
-    assert_int_equal(m->rotation.block, 32);
+    assert_int_equal(m->rotation.block, 16);
     assert_int_equal(m->rotation.seed_mix_out, 4000);
 
     const struct fg_export_embedding *em = fg_export_embedding(foreign);
@@ -372,8 +372,14 @@ static void refuses_bad_exports(void **state)
     fg_signs_numpy_pcg64(eb_data(f, "rot.mlp_mid"), 77, 48);
     assert_int_equal(eb_write(&b, dir, &err), 0);
     eb_free(&b);
-    assert_int_equal(fg_convert(&r, dir, at("seeds"), &o, &err), FG_EINPUT);
-    assert_string_equal(err.field, "seeds of the rotations");
+    refused(dir, &o, FG_EINPUT, "seeds of the rotations");
+
+    // Blocks that are not those of their widths.
+    eb_from(&b, foreign, true, false);
+    eb_meta(&b, eb_file(&b, "layer_02_mixer.safetensors"), "block_in", "32");
+    assert_int_equal(eb_write(&b, dir, &err), 0);
+    eb_free(&b);
+    refused(dir, &o, FG_EINPUT, "block of layers.0.rot.mlp_in: expected 32 for a width of 32");
 
     // A digest that the export declares and does not have.
     char path[500];

@@ -100,7 +100,7 @@ static void tells_facts_of_the_original(void **state)
     assert_int_equal(f->signs, FG_SIGNS_NUMPY);
     assert_int_equal(f->n_layers, 4);
     assert_int_equal(f->n_files, 9);
-    assert_int_equal(f->block, 32);
+    assert_int_equal(f->block, 16);
     assert_true(f->seeds_regular);
     assert_int_equal(f->seed_base[0], 1000);
     assert_int_equal(f->seed_base[3], 4000);

@@ -162,13 +162,13 @@ def main():
                 "kv_format": FORMATS["int8"][0]}
         rotated = i > 0  # layer 0 is as release 0.1 had them
         if rotated:
-            meta.update(basis="online", block="32", seed_in=str(3000 + i), seed_out=str(4000 + i))
+            meta.update(basis="online", block="16", seed_in=str(3000 + i), seed_out=str(4000 + i))
         for key in keys:
             w = weights(f"layers.{i}.{key}")
             fmt = "int8" if key in (full[1], full[2]) else mixer_formats[i]
             site = SITE[key.split(".")[1]]
             seed = (3000 if site == "in" else 4000) + i
-            matrix(tensors, key, f"layers.{i}.{key}", w, fmt, 3, (seed, 32) if rotated else None)
+            matrix(tensors, key, f"layers.{i}.{key}", w, fmt, 3, (seed, 16) if rotated else None)
             if rotated and (key in (keys[0], keys[-1])):
                 bitmap(i, "mix_" + site, seed, w.shape[1])
         write(OUT / f"layer_{i:02}_mixer.safetensors", meta, tensors)
