@@ -9,7 +9,8 @@
 #include <stdint.h>
 #include <string.h>
 
-static const char *const order[] = {"ref", "avx2", "avx512", "avx512bf16"};
+static const char *const order[] = {"ref",        "avx2",       "avx2vnni", "avx512",
+                                    "avx512vnni", "avx512bf16", "amx",      "neon"};
 
 static int place(const char *isa)
 {
