@@ -241,12 +241,12 @@ static int check_rows(const struct check *c, const char *pointer, const int64_t 
     return 0;
 }
 
-static int check_contexts(const struct check *c)
+static int check_entries(const struct check *c)
 {
     const struct fg_manifest *m = c->m;
     int rc = in_range(c, "/ctxs", 1, FG_MANIFEST_CTXS_MAX, m->n_ctxs);
-    if (!rc) rc = in_range(c, "/pctxs", 0, m->n_ctxs, m->n_pctxs);
     if (!rc) rc = check_ladder(c, "/ctxs", m->ctxs, m->n_ctxs);
+    if (!rc) rc = in_range(c, "/pctxs", 0, m->n_ctxs, m->n_pctxs);
     if (!rc) rc = check_ladder(c, "/pctxs", m->pctxs, m->n_pctxs);
     if (rc) return rc;
     for (int i = 0, at = 0; i < m->n_pctxs; i++) {
@@ -259,7 +259,14 @@ static int check_contexts(const struct check *c)
             return fail_at(c, "one of ctxs", found, "/pctxs/%d", i);
         }
     }
-    rc = check_rows(c, "/kv_len", m->ctxs, m->n_ctxs, m->kv_len, 0);
+    return 0;
+}
+
+static int check_contexts(const struct check *c)
+{
+    const struct fg_manifest *m = c->m;
+    int rc = check_entries(c);
+    if (!rc) rc = check_rows(c, "/kv_len", m->ctxs, m->n_ctxs, m->kv_len, 0);
     if (!rc) rc = check_rows(c, "/pkv_len", m->pctxs, m->n_pctxs, m->pkv_len, 0);
     if (!rc) {
         rc = check_rows(c, "/prefill_rows", m->pctxs, m->n_pctxs, m->prefill_rows, FG_MANIFEST_TP);
@@ -371,6 +378,12 @@ static int check_head(const struct check *c)
         return fail_at(c, "\"../model/NAME\"", file ? file : "none", "/embedding/file");
     }
     return is_digest(c, "/embedding/sha256", m->embedding.sha256);
+}
+
+int fg_manifest_check_entries(const struct fg_manifest *m, const char *file, struct fg_error *err)
+{
+    const struct check c = {m, file, err};
+    return check_entries(&c);
 }
 
 int fg_manifest_check(const struct fg_manifest *m, const char *file, struct fg_error *err)

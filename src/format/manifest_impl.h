@@ -10,4 +10,7 @@ struct fg_kv_description {
     const char *keys, *values, *scales, *granularity;
 };
 extern const struct fg_kv_description fg_kv_descriptions[FG_KV_N_FORMATS];
+
+// The part of fg_manifest_check that concerns ctxs and pctxs alone.
+int fg_manifest_check_entries(const struct fg_manifest *m, const char *file, struct fg_error *err);
 #endif

@@ -666,8 +666,8 @@ static int check_version(struct fg_fields *r)
     while (!rc && (rc = fg_scan_next(&r->s, '}', &first, &more, r->err)) == 0 && more) {
         rc = fg_scan_key(&r->s, &r->text, r->err);
         if (rc) break;
+        fg_fields_push(r, r->text.data);
         if (strcmp(r->text.data, "version") == 0) {
-            fg_fields_push(r, "version");
             if ((rc = fg_scan_string(&r->s, &r->text, r->err))) return fg_fields_here(r, rc);
             if (strcmp(r->text.data, "coreai1") == 0) {
                 rc = fg_fail(r->err, FG_EUNSUPPORTED, WHAT, s.file, r->pointer, "\"forge1\"",
@@ -681,7 +681,8 @@ static int check_version(struct fg_fields *r)
             r->s = s;
             return 0;
         }
-        rc = fg_scan_skip_within(&r->s, FG_MANIFEST_DEPTH_MAX - 1, r->err);
+        rc = fg_fields_here(r, fg_scan_skip_within(&r->s, FG_MANIFEST_DEPTH_MAX - 1, r->err));
+        fg_fields_pop(r, 0);
     }
     if (rc) return fg_fields_here(r, rc);
     fg_fields_push(r, "version");
@@ -707,6 +708,7 @@ static int read_manifest(struct fg_fields *r)
     int rc = check_version(r);
     if (!rc) rc = fg_fields_object(r, fields, FG_COUNT(fields), false, m);
     if (!rc) rc = fg_fields_here(r, fg_scan_end(&r->s, r->err));
+    if (!rc) rc = fg_manifest_check_entries(m, r->s.file, r->err);
     if (!rc) rc = take_map(r, "kv_len", &extra_of(r)->kv_len, m->ctxs, m->n_ctxs, m->kv_len);
     if (!rc) rc = take_map(r, "pkv_len", &extra_of(r)->pkv_len, m->pctxs, m->n_pctxs, m->pkv_len);
     if (!rc) {
