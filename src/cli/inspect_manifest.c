@@ -130,7 +130,8 @@ static int show_original(const struct fg_json *doc, struct fg_jwrite *w)
     json_object_object_foreach(doc->root, key, value)
     {
         char name[64], shown[160];
-        const char *text = json_object_to_json_string_ext(value, JSON_C_TO_STRING_PLAIN);
+        const char *text = json_object_to_json_string_ext(
+            value, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
         if (value == chunks || strcmp(key, "version") == 0) continue;
         fg_escape(shown, sizeof shown, text, strlen(text));
         if (w)

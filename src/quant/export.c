@@ -203,9 +203,12 @@ static void read_json(struct fg_export_load *l)
         if (!l->rc && json_object_object_get_ex(j->root, "plan", &plan)) {
             f->plan = json_object_is_type(plan, json_type_string)
                           ? json_object_get_string(plan)
-                          : json_object_to_json_string_ext(plan, JSON_C_TO_STRING_PLAIN);
+                          : json_object_to_json_string_ext(
+                                plan, JSON_C_TO_STRING_PLAIN | JSON_C_TO_STRING_NOSLASHESCAPE);
         }
-        if (!l->rc) f->json = json_object_to_json_string_ext(j->root, JSON_C_TO_STRING_PLAIN);
+        if (!l->rc)
+            f->json = json_object_to_json_string_ext(j->root, JSON_C_TO_STRING_PLAIN |
+                                                                  JSON_C_TO_STRING_NOSLASHESCAPE);
     }
     free(path);
 }

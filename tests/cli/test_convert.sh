@@ -96,4 +96,19 @@ expect 0 "gdn_fast" "$FORGE" inspect "$TMP/g"
 expect 0 '"coreai1"' "$FORGE" inspect "$TMP/g/coreai" --json
 json "d['manifest']['runs'] is False and d['manifest']['n_chunks'] == 2"
 
+# ---- Forge's own exports: a last chunk of one layer, a tied head, a dense family
+for name in b-s0 c-s0 i-s0; do
+    for packing in --no-unpacked --unpacked; do
+        q=$TMP/q$packing/$name
+        expect 0 "" "$FORGE" -q quantize --model "$GOLDEN/models/$name" --output "$q" "$packing"
+        expect 0 "$TMP/q-bundles$packing/$name" "$FORGE" convert --export "$q" --output "$TMP/q-bundles$packing"
+        "$FORGE" digest --export "$q" --list >"$TMP/list"
+        expect 0 "" "$FORGE" digest "$TMP/q-bundles$packing/$name" --check "$TMP/list"
+        expect 0 "verified" "$FORGE" inspect "$q" --verify
+        expect 0 "verified" "$FORGE" inspect "$TMP/q-bundles$packing/$name" --verify
+    done
+    diff -r "$TMP/q-bundles--unpacked/$name" "$TMP/q-bundles--no-unpacked/$name"
+done
+[ -e "$TMP/q-bundles--unpacked/b-s0/forge/chunk_L04-04.safetensors" ] || fail "no last chunk"
+
 echo ok
