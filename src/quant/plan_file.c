@@ -375,7 +375,7 @@ int fg_plan_open(struct fg_plan **out, const char *path_or_name, struct fg_error
     *out = NULL;
     if (fg_plan_make_builtin(out, path_or_name))
         return *out ? 0 : fg_fail_memory(err, FG_PLAN_WHAT, sizeof(struct fg_plan));
-    int rc = fg_file_load(&text, path_or_name, FILE_BYTES_MAX, err);
+    int rc = fg_file_read(&text, path_or_name, FILE_BYTES_MAX, err);
     if (rc == FG_EINPUT && !fg_path_taken(path_or_name))
         fg_error_hint(err, "plans by name: release-0.1, release-0.2, u48, all-v2x16, all-v2x64, "
                            "all-lut4");
