@@ -119,7 +119,7 @@ static bool dot2_agrees(fg_gemm_bf16_fn gemm, fg_gemm_bf16_fn truth)
 static bool lut_agrees(const struct fg_kernels *k, const struct fg_kernels *truth)
 {
     enum { N = 77, LD = 128, ROWS = 35, T = 19, FEW = 2, TILES = 3 * 20 * 64 };
-    _Alignas(64) uint8_t tiles[TILES], table_u8[128];
+    _Alignas(64) uint8_t tiles[TILES], wide[128], narrow[128]; // tables of 64 and of 16 entries
     _Alignas(64) int8_t codes[T * LD] = {0};
     _Alignas(64) float scale[64];
     float sx[T], y[T * ROWS], y_true[T * ROWS];
@@ -128,7 +128,9 @@ static bool lut_agrees(const struct fg_kernels *k, const struct fg_kernels *trut
     for (int i = 0; i < TILES; i++)
         tiles[i] = (uint8_t)test_bf16(&state, 0);
     for (int i = 0; i < 128; i++)
-        table_u8[i] = (uint8_t)(i & 48 ? test_bf16(&state, 0) | 1 : 255 - i % 2 * 254);
+        wide[i] = (uint8_t)(i & 15 ? test_bf16(&state, 0) | 1 : i & 16 ? 255 : 1);
+    for (int i = 0; i < 128; i++)
+        narrow[i] = wide[i & ~48];
     for (int i = 0; i < 64; i++)
         scale[i] = (float)(i + 1);
     for (int t = 0; t < T; t++) {
@@ -147,7 +149,7 @@ static bool lut_agrees(const struct fg_kernels *k, const struct fg_kernels *trut
                                  .n_out = ROWS,
                                  .n_in = N,
                                  .tiles = tiles,
-                                 .table_u8 = table_u8,
+                                 .table_u8 = l == FG_P6 ? wide : narrow,
                                  .scale = scale,
                                  .scale_ts = scale};
         const int64_t groups = fg_layout_groups(w.layout, ROWS);

@@ -8,6 +8,11 @@
 #include <assert.h>
 #include <stdint.h>
 #include <string.h>
+#if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 static const char *const order[] = {"ref",        "avx2",       "avx2vnni", "avx512",
                                     "avx512vnni", "avx512bf16", "amx",      "neon"};
@@ -87,11 +92,45 @@ static void test_get_refuses_what_is_not_there(void **state)
     }
 }
 
+#if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
+static bool is_level(const char *isa)
+{
+    const struct fg_kernels *k;
+    struct fg_error err;
+    return fg_kernels_get(&k, isa, &err) == 0;
+}
+
+// A level that its own check drops would be missed by no test of equality.
+static void test_levels_of_this_cpu_are_all_there(void **state)
+{
+    (void)state;
+    __builtin_cpu_init();
+    bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    bool avx512 = avx2 && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq");
+    bool vnni =
+        avx512 && __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vnni");
+    assert_int_equal(is_level("avx2"), avx2);
+    assert_int_equal(is_level("avx512"), avx512);
+    assert_int_equal(is_level("avx512vnni"), vnni);
+
+    enum { ARCH_GET_XCOMP_PERM = 0x1022, TILE_DATA = 18, AMX_INT8 = 1 << 25 };
+    unsigned a, b, c, d = 0;
+    uint64_t granted = 0;
+    bool amx = vnni && __get_cpuid_count(7, 0, &a, &b, &c, &d) && (d & AMX_INT8) &&
+               syscall(SYS_arch_prctl, ARCH_GET_XCOMP_PERM, &granted) == 0 &&
+               (granted >> TILE_DATA & 1);
+    assert_int_equal(is_level("amx"), amx);
+}
+#endif
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels_go_upward_from_ref),
         cmocka_unit_test(test_levels_lack_nothing),
+#if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
+        cmocka_unit_test(test_levels_of_this_cpu_are_all_there),
+#endif
         cmocka_unit_test(test_get_finds_every_level_by_name),
         cmocka_unit_test(test_get_refuses_what_is_not_there),
     };
