@@ -56,7 +56,11 @@ static void print_plan(const struct fg_compile_event *e)
 {
     char list[256], to_write[32], free_bytes[32];
     entries(list, sizeof list, e->plan);
-    if (e->missing == 0) return; // the last line says it
+    if (e->missing == 0) { // of a dry run; else the last line says it
+        fprintf(stderr, "[compile] %" PRIu64 " packages ready for %s; nothing to write\n",
+                e->packages, e->isa);
+        return;
+    }
     fprintf(stderr,
             "[compile] %" PRIu64 " of %" PRIu64 " packages to specialize for %s, numerics %s, "
             "tile abi %" PRId64 "; entries %s; %s to write, %s free\n",
@@ -161,7 +165,7 @@ static void event_fields(struct fg_jwrite *w, const struct fg_compile_event *e)
     fg_jwrite_str(w, "isa", e->isa);
     fg_jwrite_str(w, "numerics", e->numerics);
     fg_jwrite_uint(w, "packages", e->packages);
-    fg_jwrite_uint(w, "missing", e->missing);
+    fg_jwrite_uint(w, e->kind == FG_COMPILE_DONE ? "compiled" : "missing", e->missing);
     if (e->name) fg_jwrite_str(w, "name", e->name);
     if (e->text) fg_jwrite_str(w, "text", e->text);
     if (e->index) fg_jwrite_uint(w, "index", e->index);

@@ -34,7 +34,7 @@ static bool kind_of(enum fg_cache_kind *kind, enum fg_cache_kind folder, const c
     if (fg_store_is_temp(name, end)) return true;
     if (name[0] == '.') return false;
     if (ends_in(name, ".lock"))
-        return folder == FG_CACHE_HASHES ? strcmp(name, "builds.lock") == 0
+        return folder == FG_CACHE_HASHES ? strcmp(name, FG_STORE_LOCK) == 0
                                          : ends_in(name, ".fgt.lock");
     *kind = folder;
     return folder == FG_CACHE_HASHES ? strcmp(name, "hashes.json") == 0 : ends_in(name, end);

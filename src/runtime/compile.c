@@ -318,6 +318,13 @@ static int derive_plan(struct run *r, struct fg_error *err)
     return rc;
 }
 
+static void sweep_small(const struct run *r)
+{
+    fg_store_sweep(r->store.plans, NULL);
+    fg_store_sweep(r->store.tuning, NULL);
+    fg_store_sweep(r->store.root, NULL);
+}
+
 // Writes plan and hashes where they are not there yet.
 static int save_small(struct run *r, struct fg_error *err)
 {
@@ -329,9 +336,7 @@ static int save_small(struct run *r, struct fg_error *err)
     if (rc || (there && !r->hashes.changed)) return rc;
     rc = fg_store_lock_small(&r->store, &lock, err);
     if (rc) return there ? 0 : rc; // hashes only save time: a folder that can't be written may do
-    fg_store_sweep(r->store.plans, NULL);
-    fg_store_sweep(r->store.tuning, NULL);
-    fg_store_sweep(r->store.root, NULL);
+    sweep_small(r);
     rc = plan_path(r, &path, err);
     if (rc == 0 && !there) rc = fg_compile_plan_write(&r->c->plan, &text, err);
     if (rc == 0 && !there) rc = fg_file_replace(path, text.data, text.len, err);
@@ -678,6 +683,29 @@ static int drop_all(struct run *r, struct fg_error *err)
     return rc;
 }
 
+// Locks whose owner was killed, and what it had begun. Where that fails they stay: they harm
+// nobody.
+static void tidy(struct run *r)
+{
+    struct fg_store_lock lock;
+    for (uint64_t i = 0; i < r->n; i++) {
+        char *path;
+        long pid;
+        if (asprintf(&path, "%s.lock", r->packages[i].path) < 0) return;
+        if (fg_path_taken(path) && fg_store_lock(&lock, r->packages[i].path, &pid, NULL) == 0) {
+            fg_store_sweep(r->store.tiles, r->packages[i].name);
+            fg_store_unlock(&lock);
+        }
+        free(path);
+    }
+    char *small = fg_path_join(r->store.root, FG_STORE_LOCK);
+    if (small && fg_path_taken(small) && fg_store_lock_small(&r->store, &lock, NULL) == 0) {
+        sweep_small(r);
+        fg_store_unlock(&lock);
+    }
+    free(small);
+}
+
 // ---- tuning
 
 static int tune(struct run *r, struct fg_error *err)
@@ -754,6 +782,7 @@ static int start(struct run *r, struct fg_error *err)
 
 static int finish(struct run *r, double began, struct fg_error *err)
 {
+    tidy(r);
     int rc = save_small(r, err);
     if (rc == 0) rc = hand_over(r, err);
     if (rc == 0) rc = tune(r, err);

@@ -18,7 +18,8 @@
 
 // ---- store
 
-#define FG_STORE_NAME_MAX 64 // "<24 hex>-<layout>-a<abi>.fgt" and its NUL
+#define FG_STORE_LOCK "builds.lock" // of the small files
+#define FG_STORE_NAME_MAX 64        // "<24 hex>-<layout>-a<abi>.fgt" and its NUL
 
 struct fg_store {
     char *root, *tiles, *plans, *tuning, *hashes; // <state>/builds and what is in it

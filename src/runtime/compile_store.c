@@ -94,8 +94,9 @@ static int take_lock(struct fg_store_lock *l, char *path, bool wait, long *pid,
         if (e == EWOULDBLOCK) {
             *pid = owner_of(fd);
             close(fd);
-            return fg_fail(err, FG_EBUSY, "compile", path, "lock", "nobody else's",
-                           "process %ld has it", *pid);
+            char owner[48] = "another process has it";
+            if (*pid) snprintf(owner, sizeof owner, "process %ld has it", *pid);
+            return fg_fail(err, FG_EBUSY, "compile", path, "lock", "nobody else's", "%s", owner);
         }
         if (e) { // a file system without locks
             close(fd);
@@ -128,7 +129,7 @@ int fg_store_lock_small(const struct fg_store *s, struct fg_store_lock *l, struc
 {
     long pid;
     *l = (struct fg_store_lock){.fd = -1};
-    char *name = fg_path_join(s->root, "builds.lock");
+    char *name = fg_path_join(s->root, FG_STORE_LOCK);
     if (!name) return fg_fail_memory(err, "lock", strlen(s->root));
     int rc = take_lock(l, name, true, &pid, err);
     if (rc) free(name);
@@ -247,7 +248,8 @@ void fg_hashes_put(struct fg_hashes *h, const char *path, const char sha256[FG_S
     struct stat st;
     struct timespec now;
     clock_gettime(CLOCK_REALTIME, &now);
-    if (stat(path, &st) != 0 || st.st_mtim.tv_sec + UNSURE_S >= now.tv_sec) return;
+    if (stat(path, &st) != 0 || llabs((long long)(now.tv_sec - st.st_mtim.tv_sec)) <= UNSURE_S)
+        return;
     if (!identify(id, path)) return;
     put(h, id, sha256);
     h->changed = true;
