@@ -182,6 +182,11 @@ static void gather(struct stats *s, const struct fg_qmat *m, float *row, uint8_t
     }
 }
 
+static int entries_of(const struct fg_qmat *m)
+{
+    return m->lut ? fg_qformat_entries(m->format) : 0;
+}
+
 static double table_value(const struct fg_qmat *m, int entry, int component)
 {
     int64_t per = fg_qformat_rows_per_index(m->format);
@@ -199,7 +204,7 @@ static void print_one(const struct fg_qset_mat *mat, const struct stats *s, cons
            8.0 * (double)bytes_of(m) / ((double)m->rows * (double)m->cols));
     if (m->site) printf("rotation %s, blocks of %" PRId64 "\n", m->site, m->block);
     if (m->rank) printf("factors of rank %" PRId64 "\n", m->rank);
-    for (int i = 0; i < fg_qformat_entries(m->format); i++) {
+    for (int i = 0; i < entries_of(m); i++) {
         printf("table %2d  %12.6g", i, table_value(m, i, 0));
         if (fg_qformat_rows_per_index(m->format) == 2) printf(" %12.6g", table_value(m, i, 1));
         if (s) printf("  %10" PRIu64 " times", s->codes[i]);
@@ -222,7 +227,7 @@ static void json_one(struct fg_jwrite *w, const struct fg_qset_mat *mat, const s
     fg_jwrite_object(w, NULL);
     json_mat(w, mat);
     fg_jwrite_array(w, "table");
-    for (int i = 0; i < fg_qformat_entries(m->format); i++) {
+    for (int i = 0; i < entries_of(m); i++) {
         fg_jwrite_array(w, NULL);
         for (int t = 0; t < fg_qformat_rows_per_index(m->format); t++)
             fg_jwrite_num(w, NULL, table_value(m, i, t));

@@ -104,7 +104,9 @@ static inline uint8_t *eb_data(struct eb_file *f, const char *name)
 {
     struct fg_st_blob *blob = eb_find(f, name);
     if (!blob) abort();
-    return (uint8_t *)(uintptr_t)blob->data;
+    uint8_t *data; // a copy that eb_add made
+    memcpy(&data, &blob->data, sizeof data);
+    return data;
 }
 
 static inline void eb_add_mat(struct export_build *b, struct eb_file *f, const char *key,
