@@ -113,6 +113,59 @@ static void strings_and_numbers(void **state)
     fg_buf_free(&out);
 }
 
+static struct fg_scan scan_of(const char *text)
+{
+    struct fg_scan s;
+    struct fg_error err = {0};
+    assert_int_equal(fg_scan_begin(&s, text, strlen(text), "test", "file", &err), 0);
+    return s;
+}
+
+static void reals_and_words(void **state)
+{
+    (void)state;
+    struct fg_error err = {0};
+    double v;
+    bool b;
+    struct fg_scan s = scan_of(" -1.5e-3 0 1e308 7,");
+    static const double want[] = {-1.5e-3, 0, 1e308, 7};
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        assert_int_equal(fg_scan_f64(&s, &v, &err), 0);
+        assert_true(v == want[i]);
+    }
+    assert_int_equal(fg_scan_f64(&s, &v, &err), FG_EINPUT);
+    static const char *const bad[] = {"",      "-",    ".5",   "1.",  "1e",   "nan", "\"1\"",
+                                      "1e400", "true", "null", "inf", "0x10", "[1]"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        s = scan_of(bad[i]);
+        int rc = fg_scan_f64(&s, &v, &err);
+        if (!rc) rc = fg_scan_end(&s, &err);
+        if (rc != FG_EINPUT) fail_msg("%s", bad[i]);
+    }
+    char digits[80];
+    memset(digits, '1', sizeof digits);
+    digits[79] = '\0';
+    s = scan_of(digits);
+    assert_int_equal(fg_scan_f64(&s, &v, &err), FG_EINPUT);
+    s = scan_of(" true\tfalse null nul");
+    assert_int_equal(fg_scan_bool(&s, &b, &err), 0);
+    assert_true(b);
+    assert_int_equal(fg_scan_null(&s, &b, &err), 0);
+    assert_false(b);
+    assert_int_equal(fg_scan_bool(&s, &b, &err), 0);
+    assert_false(b);
+    assert_int_equal(fg_scan_bool(&s, &b, &err), FG_EINPUT);
+    assert_int_equal(fg_scan_null(&s, &b, &err), 0);
+    assert_true(b);
+    assert_int_equal(fg_scan_null(&s, &b, &err), FG_EINPUT);
+    s = scan_of("[[1, {}]]");
+    assert_int_equal(fg_scan_skip_within(&s, 2, &err), FG_EINPUT);
+    s = scan_of("[[1, {}]]");
+    assert_int_equal(fg_scan_skip_within(&s, 3, &err), 0);
+    s = scan_of("7");
+    assert_int_equal(fg_scan_skip_within(&s, 0, &err), 0);
+}
+
 static void names(void **state)
 {
     (void)state;
@@ -133,6 +186,7 @@ int main(void)
         cmocka_unit_test(values),
         cmocka_unit_test(depth),
         cmocka_unit_test(strings_and_numbers),
+        cmocka_unit_test(reals_and_words),
         cmocka_unit_test(names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

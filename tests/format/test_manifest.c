@@ -215,6 +215,27 @@ static void reads_what_may_vary(void **state)
     fg_manifest_close(&m);
 }
 
+// Files of another writer: tests/reference/make_package_seeds.py.
+static void reads_another_writers(void **state)
+{
+    (void)state;
+    for (int hybrid = 0; hybrid < 2; hybrid++) {
+        struct fg_manifest m;
+        struct fg_error err = {0};
+        char file[600];
+        snprintf(file, sizeof file, "%s/../fuzz/corpus/manifest/%s", FORGE_GOLDEN_DIR,
+                 hybrid ? "hybrid" : "dense");
+        bd_ok(fg_manifest_open(&m, file, &err), &err);
+        assert_int_equal(m.model.has_gdn, hybrid);
+        assert_int_equal(m.kv.given, hybrid);
+        assert_int_equal(m.kv_len[1], 8000);
+        assert_int_equal(m.prefill_rows[0], 32);
+        assert_true(m.model.rms_eps == 1e-6);
+        assert_null(m.upstream_revision);
+        fg_manifest_close(&m);
+    }
+}
+
 static void versions(void **state)
 {
     (void)state;
@@ -459,9 +480,13 @@ static void refuses_to_write(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(round_trips),      cmocka_unit_test(reads_what_may_vary),
-        cmocka_unit_test(versions),         cmocka_unit_test(syntax),
-        cmocka_unit_test(wrong_types),      cmocka_unit_test(rules),
+        cmocka_unit_test(round_trips),
+        cmocka_unit_test(reads_what_may_vary),
+        cmocka_unit_test(reads_another_writers),
+        cmocka_unit_test(versions),
+        cmocka_unit_test(syntax),
+        cmocka_unit_test(wrong_types),
+        cmocka_unit_test(rules),
         cmocka_unit_test(refuses_to_write),
     };
     scratch_open(&tmp);
