@@ -91,17 +91,17 @@ FG_INLINE void look_up_unit(const enum fg_layout l, const int sets, const struct
 {
     const int regs = regs_per_unit(l), bytes = (int)fg_layout_unit_bytes(l);
     const int streams = rows_per_lane(l) == 2 ? 1 : sets;
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int g = 0; g < streams; g++) {
         const uint8_t *from = p->stream[g] + unit * bytes;
         __m512i index[LUT_REGS_MAX];
         unit_indices(l, index, from);
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int line = 0; line < bytes; line += 64)
             _mm_prefetch((const char *)from + line + PREFETCH_BYTES, _MM_HINT_T1);
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int j = 0; j < regs; j++) {
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int c = 0; c < rows_per_lane(l); c++)
                 _mm512_store_si512(to[g + c] + 64 * (row + j), look_up(l, index[j], p->table[c]));
         }
@@ -118,7 +118,7 @@ FG_INLINE void look_up_strip(const enum fg_layout l, const int sets, const struc
     int64_t first = i * units, n = p->n_units - first;
     if (n >= units) {
         if (l == FG_I8) return;
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int u = 0; u < units; u++)
             look_up_unit(l, sets, p, to, first + u, u * regs);
         return;
@@ -202,7 +202,7 @@ FG_INLINE void fold(const int sets, const int halves, int32_t (*exact)[PASS_ROWS
     for (int64_t i = from; i < rows; i++) {
         __m512i bias = _mm512_set1_epi32(128 * x->sum[b0 + i * x->n_blocks]);
         __m512 sx = _mm512_set1_ps(x->sx[b0 + i * x->n_blocks]);
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int c = 0; c < sets; c++) {
             __m512i acc = _mm512_load_si512(exact[c][i]);
             if (halves == 1)

@@ -17,13 +17,13 @@ FG_INLINE void column_indices(const enum fg_layout l, __m512i index[4], const ui
 {
     const int64_t unit_cols = fg_layout_unit_cols(l), unit_bytes = fg_layout_unit_bytes(l);
     const int regs = regs_per_unit(l);
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int i = 0; i < 4; i += regs) {
         int64_t at = k + 4 * i;
         if (at < n_in) {
             unit_indices(l, index + i, group + at / unit_cols * unit_bytes);
         } else {
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int j = 0; j < regs; j++)
                 index[i + j] = _mm512_setzero_si512();
         }
@@ -60,14 +60,14 @@ FG_INLINE void decode_columns(const enum fg_layout l, float *out, int64_t ldo, c
     __m512i index[4], rows[4];
     column_indices(l, index, group, k, n_in);
     transpose(rows, index);
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int i = 0; i < 4; i++) {
         const __m128i quarter[4] = {
             _mm512_castsi512_si128(rows[i]), _mm512_extracti32x4_epi32(rows[i], 1),
             _mm512_extracti32x4_epi32(rows[i], 2), _mm512_extracti32x4_epi32(rows[i], 3)};
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int q = 0; q < 4; q++) {
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int c = 0; c < per_lane; c++) {
                 float *to = out + ((4 * q + i) * per_lane + c) * ldo + k;
                 _mm512_mask_storeu_ps(to, live, values(l, quarter[q], table->t[c]));
@@ -81,7 +81,7 @@ FG_INLINE void decode(const enum fg_layout l, float *out, int64_t ldo, const str
 {
     const uint8_t *group = w->tiles + g * fg_layout_group_bytes(l, w->n_in);
     struct tables table;
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int i = 0; i < 8; i++)
         table.t[i / 4][i % 4] =
             l == FG_I8 ? _mm512_setzero_ps() : _mm512_load_ps(w->table + 16 * i);

@@ -12,7 +12,7 @@ FG_INLINE int rows_per_lane(const enum fg_layout l)
 // table[t]: the entries of component t (struct fg_lut), all that VPERMB can choose from.
 FG_INLINE void load_tables(const enum fg_layout l, __m512i table[2], const struct fg_lut *w)
 {
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int t = 0; t < 2; t++)
         table[t] = l == FG_I8 ? _mm512_setzero_si512() : _mm512_load_si512(w->table_u8 + 64 * t);
 }

@@ -35,24 +35,19 @@ FG_INLINE void add_unit(const enum fg_layout l, const int T, const int sets, __m
     const int regs = regs_per_unit(l), comps = rows_per_lane(l);
     __m512i index[LUT_REGS_MAX];
     unit_indices(l, index, unit);
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int line = 0; line < fg_layout_unit_bytes(l); line += 64)
         _mm_prefetch((const char *)unit + line + PREFETCH_BYTES, _MM_HINT_T0);
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int j = 0; j < regs; j++) {
         __m512i *a = acc + (first + j) % sets * T * comps;
-        __m512i q[2];
-        FG_UNROLL
-        for (int c = 0; c < comps; c++)
-            q[c] = look_up(l, index[j], table[c]);
-        FG_UNROLL
-        for (int t = 0; t < T; t++) {
+        const __m512i q[2] = {look_up(l, index[j], table[0]),
+                              comps == 2 ? look_up(l, index[j], table[1]) : table[1]};
+        FG_UNROLL_FULL
+        for (int i = 0; i < T * comps; i++) {
             int32_t four;
-            memcpy(&four, x + t * ld + 4 * j, sizeof four);
-            FG_UNROLL
-            for (int c = 0; c < comps; c++)
-                a[t * comps + c] =
-                    _mm512_dpbusd_epi32(a[t * comps + c], q[c], _mm512_set1_epi32(four));
+            memcpy(&four, x + i / comps * ld + 4 * j, sizeof four);
+            a[i] = _mm512_dpbusd_epi32(a[i], q[i % comps], _mm512_set1_epi32(four));
         }
     }
 }
@@ -62,17 +57,19 @@ FG_INLINE void add_block(const enum fg_layout l, const int T, const struct block
     const int regs = regs_per_unit(l), comps = rows_per_lane(l);
     const int unit_bytes = (int)fg_layout_unit_bytes(l), unit_cols = 4 * regs;
     const int room = ACCS / (T * comps);
-    const int sets = room >= SETS_MAX ? SETS_MAX : room >= 4 ? 4 : room >= 2 ? 2 : 1;
+    // Sets only where few rows leave the chains short of work, and clang 14 keeps them in
+    // registers.
+    const int sets = T == 1 && room >= SETS_MAX ? SETS_MAX : room >= 4 && regs < 4 ? 4 : 1;
     const int at_once = sets > regs ? sets / regs : 1;
     __m512i table[2], acc[ACCS];
     load_tables(l, table, b->w);
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int i = 0; i < sets * T * comps; i++)
         acc[i] = _mm512_setzero_si512();
     const uint8_t *unit = b->units, *end = unit + b->n_units * unit_bytes;
     const int8_t *x = b->x;
     for (; end - unit >= at_once * unit_bytes; unit += at_once * unit_bytes) {
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int u = 0; u < at_once; u++)
             add_unit(l, T, sets, acc, u * regs, unit + u * unit_bytes, x + u * unit_cols, b->ld,
                      table);
@@ -80,20 +77,15 @@ FG_INLINE void add_block(const enum fg_layout l, const int T, const struct block
     }
     for (; unit < end; unit += unit_bytes, x += unit_cols)
         add_unit(l, T, sets, acc, 0, unit, x, b->ld, table);
-    FG_UNROLL
-    for (int t = 0; t < T; t++) {
-        __m512i bias = _mm512_set1_epi32(128 * b->sum[t * b->n_blocks]);
-        __m512 sx = _mm512_set1_ps(b->sx[t * b->n_blocks]);
-        FG_UNROLL
-        for (int c = 0; c < comps; c++) {
-            __m512i all = acc[t * comps + c];
-            FG_UNROLL
-            for (int s = 1; s < sets; s++)
-                all = _mm512_add_epi32(all, acc[(s * T + t) * comps + c]);
-            __m512 exact = _mm512_cvtepi32_ps(_mm512_sub_epi32(all, bias));
-            float *sums = b->sums + (t * comps + c) * FG_LUT_LANES;
-            _mm512_store_ps(sums, _mm512_fmadd_ps(exact, sx, _mm512_load_ps(sums)));
-        }
+    FG_UNROLL_FULL
+    for (int i = 0; i < T * comps; i++) {
+        __m512i exact = _mm512_set1_epi32(-128 * b->sum[i / comps * b->n_blocks]);
+        FG_UNROLL_FULL
+        for (int s = 0; s < sets; s++)
+            exact = _mm512_add_epi32(exact, acc[s * T * comps + i]);
+        __m512 sx = _mm512_set1_ps(b->sx[i / comps * b->n_blocks]);
+        float *sums = b->sums + i * FG_LUT_LANES;
+        _mm512_store_ps(sums, _mm512_fmadd_ps(_mm512_cvtepi32_ps(exact), sx, _mm512_load_ps(sums)));
     }
 }
 
