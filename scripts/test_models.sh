@@ -2,12 +2,12 @@
 # Compares Forge with the reference implementations on real models and on random checkpoints: import, logits and tokenizer of
 # SmolLM2; tokenizers with the vocabulary of Qwen3; logits of every architecture. Needs the network, some GB of disk for the
 # Python packages (tests/reference/requirements.txt, into build/venv) and half an hour.
-# FORGE_REF_PYTHON: a Python that has the packages already. STEPS: some of "import smollm2 tokenizers checkpoints".
+# FORGE_REF_PYTHON: a Python that has the packages already. STEPS: some of "import smollm2 tokenizers checkpoints exports".
 set -uo pipefail
 cd "$(dirname "$0")/.."
 forge=build/release/forge
 models=${FORGE_DEMO_DIR:-build/models}
-steps=${STEPS:-import smollm2 tokenizers checkpoints}
+steps=${STEPS:-import smollm2 tokenizers checkpoints exports}
 passed=0
 failed=0
 
@@ -81,6 +81,10 @@ step_checkpoints() {
     local dir=build/checkpoints
     [ -f "$dir/.made" ] || { "$python" tests/reference/make_checkpoints.py --out "$dir" && touch "$dir/.made"; } || return 1
     "$python" tests/reference/compare_logits.py "$dir" --forge "$forge" --bits first
+}
+
+step_exports() {
+    "$python" tests/reference/check_export.py --forge "$forge"
 }
 
 for step in $steps; do

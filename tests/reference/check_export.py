@@ -312,6 +312,7 @@ VARIANTS = {
     "release-0.2": [],
     "all-v2x16": ["--plan", "all-v2x16", "--mix-rot", "readers"],
     "unpacked": ["--plan", "all-v2x64", "--unpacked", "--lr-rank", "4", "--lr-parts", "gdn,attn,mlp"],
+    "kept": ["--plan", os.path.join(HERE, "../golden/configs/plan-kept.json")],
     "plain": ["--plan", "all-lut4", "--basis", "plain", "--row-weight", "0"],
 }
 
