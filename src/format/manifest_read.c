@@ -43,28 +43,29 @@ static struct extra *extra_of(const struct fg_fields *r)
 // Rows of the tables below.
 #define FIELD(name, type, structure, member)                                                       \
     {                                                                                              \
-        .key = name, .kind = FG_FIELD_##type, .at = offsetof(structure, member)                    \
+        .key = (name), .kind = FG_FIELD_##type, .at = offsetof(structure, member)                  \
     }
 #define NUMBER(name, structure, member, least, most)                                               \
     {                                                                                              \
-        .key = name, .kind = FG_FIELD_INTEGER, .at = offsetof(structure, member), .min = least,    \
-        .max = most                                                                                \
+        .key = (name), .kind = FG_FIELD_INTEGER, .at = offsetof(structure, member),                \
+        .min = (least), .max = (most)                                                              \
     }
 #define CONSTANT(name, value)                                                                      \
     {                                                                                              \
-        .key = name, .kind = FG_FIELD_INTEGER, .at = FG_FIELD_NOWHERE, .min = value, .max = value  \
+        .key = (name), .kind = FG_FIELD_INTEGER, .at = FG_FIELD_NOWHERE, .min = (value),           \
+        .max = (value)                                                                             \
     }
 #define WORD(name, word)                                                                           \
     {                                                                                              \
-        .key = name, .kind = FG_FIELD_SAME, .is = word                                             \
+        .key = (name), .kind = FG_FIELD_SAME, .is = (word)                                         \
     }
 #define OBJECT(name, reader)                                                                       \
     {                                                                                              \
-        .key = name, .read = reader                                                                \
+        .key = (name), .read = (reader)                                                            \
     }
 #define MAYBE(name, reader)                                                                        \
     {                                                                                              \
-        .key = name, .read = reader, .optional = true                                              \
+        .key = (name), .read = (reader), .optional = true                                          \
     }
 
 // ---- the parts of a manifest

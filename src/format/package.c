@@ -359,7 +359,7 @@ static int role_of(struct loader *l, const struct fg_st_tensor *t, enum role *ro
     memcpy(name, t->name, stem);
     name[stem] = '\0';
     uint64_t at = fg_names_find(l->names, l->n, name);
-    if (at == FG_NAME_NONE) {
+    if (at >= l->n) { // FG_NAME_NONE
         if (part == FG_PART_WEIGHT) return 0;
         return fail_tensor(l, t->name, "a matrix of that name in forge.matrices", "none");
     }
