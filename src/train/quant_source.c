@@ -169,8 +169,8 @@ void fg_quant_source_release(const struct fg_quant_source *s, const struct fg_qu
     else
         from = fg_gguf_bytes(fg_import_gguf(s->import), &bytes);
     // Clean pages of a private file map: whoever needs them again reads them again.
-    uintptr_t start = (uintptr_t)from / page * page;
-    madvise((void *)start, (uintptr_t)from + bytes - start, MADV_DONTNEED);
+    uint64_t before = (uintptr_t)from % page;
+    madvise((void *)(from - before), before + bytes, MADV_DONTNEED);
 }
 
 // ---- texts
