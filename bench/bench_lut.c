@@ -19,6 +19,7 @@
 static const char *const layout_names[FG_N_LAYOUTS] = {"p6", "p4x2", "p4", "i8"};
 #define ITEM_BYTES (256 << 10)   // of weights, what a thread takes at once
 #define CACHED_BYTES (256 << 10) // of weights, per thread
+#define ACT_BYTES (1 << 20)
 #define T_MAX 1024
 
 struct bench {
@@ -38,7 +39,8 @@ struct job {
     struct fg_lut w;
     struct fg_act x;
     float *y;
-    int64_t T, item_groups, n_groups;
+    int64_t T, t0, t1; // all rows of activations, and the block of them in work
+    int64_t item_groups, n_groups;
     int repeats; // of each item
 };
 
@@ -48,16 +50,21 @@ static void product_item(void *ctx, int64_t item, int worker)
     int64_t g0 = item * j->item_groups, g1 = g0 + j->item_groups;
     if (g1 > j->n_groups) g1 = j->n_groups;
     for (int i = 0; i < j->repeats; i++)
-        j->k->lut_gemm[j->w.layout](j->y, j->w.n_out, &j->w, g0, g1, &j->x, 0, j->T,
+        j->k->lut_gemm[j->w.layout](j->y, j->w.n_out, &j->w, g0, g1, &j->x, j->t0, j->t1,
                                     j->b->scratch + (uint64_t)worker * j->b->scratch_bytes);
 }
 
-// Seconds of a matrix whose tiles start at `tiles`.
+// Seconds of a matrix whose tiles start at `tiles`; rows of activations in blocks that a cache
+// holds while the matrix goes by.
 static double run_once(struct job *j, const uint8_t *tiles, int64_t n_items)
 {
     j->w.tiles = tiles;
     double t0 = bench_now();
-    fg_pool_run(j->b->pool, n_items, product_item, j);
+    const int64_t block = ACT_BYTES / j->x.ld < 64 ? 64 : ACT_BYTES / j->x.ld / 32 * 32;
+    for (j->t0 = 0; j->t0 < j->T; j->t0 = j->t1) {
+        j->t1 = j->T - j->t0 < block ? j->T : j->t0 + block;
+        fg_pool_run(j->b->pool, n_items, product_item, j);
+    }
     return bench_now() - t0;
 }
 
@@ -90,7 +97,7 @@ static void bench_shape(struct bench *b, const struct fg_kernels *k, enum fg_lay
 
     j.item_groups = ITEM_BYTES / group_bytes > 2 ? ITEM_BYTES / group_bytes / 2 * 2 : 2;
     int64_t n_items = (j.n_groups + j.item_groups - 1) / j.item_groups;
-    uint64_t n_matrices = b->weights_bytes / bytes;
+    uint64_t n_matrices = b->weights_bytes > bytes ? b->weights_bytes / bytes : 1;
     double memory = 1e30, cache = 1e30, start = bench_now();
     for (uint64_t m = 0; m < n_matrices || bench_now() - start < b->seconds; m++) {
         double each = run_once(&j, b->weights + m % n_matrices * bytes, n_items);
@@ -155,9 +162,9 @@ int main(int argc, char **argv)
             b.weights_bytes = (uint64_t)v << 20, i++;
         } else if (number && strcmp(argv[i], "--rows") == 0 && v >= 1 && v <= T_MAX) {
             T = v, i++;
-        } else if (number && i + 2 < argc && strcmp(argv[i], "--shape") == 0 && v >= 1 &&
+        } else if (number && i + 2 < argc && strcmp(argv[i], "--shape") == 0 && v >= 64 &&
                    v <= 65536 && fg_parse_i64(argv[i + 2], &n_out) && n_out >= 64 &&
-                   n_out * v <= 256 << 20) {
+                   n_out <= 1 << 20 && n_out * v <= 128 << 20) {
             n_in = v, i += 2;
         } else {
             fprintf(stderr, "usage: bench_lut [--threads N] [--mib M] [--isa LEVEL] "
@@ -175,7 +182,7 @@ int main(int argc, char **argv)
     b.weights = fg_alloc_aligned(b.weights_bytes);
     b.table = fg_alloc_aligned(128 * sizeof(float));
     b.table_u8 = fg_alloc_aligned(128);
-    b.scale = fg_alloc_aligned((uint64_t)(256 << 20) * sizeof(float) / 64);
+    b.scale = fg_alloc_aligned((uint64_t)(2 << 20) * sizeof(float));
     b.scratch = fg_alloc_aligned(b.scratch_bytes * (uint64_t)b.n_threads);
     if (!b.weights || !b.table || !b.table_u8 || !b.scale || !b.scratch) {
         fprintf(stderr, "bench_lut: out of memory\n");

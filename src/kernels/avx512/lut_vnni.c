@@ -10,7 +10,7 @@
 
 #define ACCS 16
 #define SETS_MAX 8
-#define PREFETCH_BYTES 1024
+#define PREFETCH_BYTES 2048
 #define CHUNK 2048 // rows of activations whose sums lie in scratch
 
 // One block of columns for T rows: sums[t][component][lane] = fma(acc, sx, sums).
