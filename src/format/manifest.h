@@ -113,10 +113,12 @@ void fg_manifest_close(struct fg_manifest *m); // zeroed is fine; not for one bu
 
 // Every rule of 1.2 that concerns a structure made by hand; `file` names it in errors.
 int fg_manifest_check(const struct fg_manifest *m, const char *file, struct fg_error *err);
-// Checks and writes atomically; equal structures give equal bytes. What follows from others (T, TP,
-// pend, entries, and of chunks gdn_j, att_j, taps) is derived. Errors: FG_EINPUT, FG_ERESOURCE.
+// Checks and writes atomically; equal structures give equal bytes. What follows from others is
+// derived: T, TP, pend; of chunks the entries, gdn_j and att_j (from the chunk's first layer), taps
+// (numbers of layers). Errors: FG_EINPUT, FG_ERESOURCE.
 int fg_manifest_write(const struct fg_manifest *m, const char *path, struct fg_error *err);
 
-// The arithmetic of this program's builds: numerics and, at kv8, a rotated cache.
+// Fills kv, numerics and numerics_abi as this program makes builds: all KV formats, kv8 by default,
+// its cache rotated where m->model.head_dim, which must be set, is a power of two.
 void fg_manifest_defaults(struct fg_manifest *m);
 #endif

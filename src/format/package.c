@@ -16,6 +16,7 @@
 #define WHAT FG_PACKAGE_WHAT
 #define FIELD_BYTES FG_PACKAGE_FIELD_BYTES
 #define EXTENT_MAX INT32_MAX // of rows and columns
+#define MATRICES_MAX 16384   // 1024 layers have fewer
 
 struct fg_package {
     struct fg_arena arena;
@@ -271,9 +272,9 @@ static int read_matrices(struct loader *l)
     if (!rc) rc = fg_scan_char(&s, '[', l->err);
     if (rc) return relabel(l, rc, "");
     while ((rc = fg_scan_next(&s, ']', &first, &more, l->err)) == 0 && more) {
-        if (l->n == FG_ST_FILE_TENSORS_MAX) {
+        if (l->n == MATRICES_MAX) {
             return fg_fail(l->err, FG_EINPUT, WHAT, path_of(l), "forge.matrices",
-                           "at most 100000 objects", "more");
+                           "at most 16384 objects", "more");
         }
         if (l->n == l->cap) {
             uint64_t cap = l->cap ? l->cap * 2 : 64;

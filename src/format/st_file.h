@@ -15,9 +15,9 @@
 #define FG_ST_FILE_TENSORS_MAX 100000
 #define FG_ST_FILE_NAME_MAX 256 // bytes
 #define FG_ST_FILE_DIM_MAX (1ull << 40)
-#define FG_ST_FILE_METADATA_MAX 1024                // keys
-#define FG_ST_FILE_METADATA_BYTES_MAX (16ull << 20) // of all keys and values
-#define FG_ST_PAD "~pad."                           // start of the names of padding tensors
+#define FG_ST_FILE_METADATA_MAX 1024               // keys
+#define FG_ST_FILE_METADATA_BYTES_MAX (4ull << 20) // of all keys and values, as JSON
+#define FG_ST_PAD "~pad."                          // start of the names of padding tensors
 
 struct fg_st_pair {
     const char *key, *value;

@@ -30,6 +30,7 @@ struct fg_st_file {
 };
 
 #define FIELD_BYTES 192
+#define KEY_BYTES_MAX 64 // of words that the format knows
 
 // "PART of NAME" into out, which holds FIELD_BYTES.
 static const char *field_of(char *out, const char *part, const char *name)
@@ -67,6 +68,21 @@ static bool grow(void **array, uint64_t n, uint64_t *cap, size_t element_bytes)
 
 // ---- header
 
+// Refuses a string of more than `max` bytes, as they stand in the JSON, before it is copied.
+static int check_length(const struct fg_st_file *f, struct fg_scan *s, uint64_t max,
+                        const char *field, const char *expected, struct fg_error *err)
+{
+    if (fg_scan_peek(s) != '"') return 0; // the scanner tells what is wrong
+    uint64_t n = 0;
+    for (size_t i = s->at + 1; i < s->n && s->text[i] != '"' && n <= max; i++, n++) {
+        if (s->text[i] != '\\') continue;
+        i++;
+        n++;
+    }
+    if (n <= max) return 0;
+    return fg_fail(err, FG_EINPUT, f->what, f->map.path, field, expected, "more");
+}
+
 static int add_metadata(struct fg_st_file *f, struct fg_scan *s, struct fg_buf *text,
                         struct fg_error *err)
 {
@@ -75,18 +91,17 @@ static int add_metadata(struct fg_st_file *f, struct fg_scan *s, struct fg_buf *
         return fg_fail(err, FG_EINPUT, f->what, f->map.path, "__metadata__", "at most 1024 keys",
                        "more");
     }
-    int rc = fg_scan_key(s, text, err);
-    if (rc) return relabel(rc, "header", NULL, err);
-    uint64_t bytes = text->len;
+    static const char expected[] = "keys and values of at most 4194304 bytes";
+    uint64_t left = FG_ST_FILE_METADATA_BYTES_MAX - f->metadata_bytes;
+    int rc = check_length(f, s, left, "__metadata__", expected, err);
+    if (rc) return rc;
+    if ((rc = fg_scan_key(s, text, err))) return relabel(rc, "header", NULL, err);
+    left -= text->len;
     p.key = fg_arena_strdup(&f->arena, text->data, text->len);
     if (!p.key) return fg_fail_memory(err, f->what, text->len);
+    if ((rc = check_length(f, s, left, "__metadata__", expected, err))) return rc;
     if ((rc = fg_scan_string(s, text, err))) return relabel(rc, "header", NULL, err);
-    bytes += text->len;
-    if (bytes > FG_ST_FILE_METADATA_BYTES_MAX - f->metadata_bytes) {
-        return fg_fail(err, FG_EINPUT, f->what, f->map.path, "__metadata__",
-                       "keys and values of at most 16777216 bytes", "more");
-    }
-    f->metadata_bytes += bytes;
+    f->metadata_bytes = FG_ST_FILE_METADATA_BYTES_MAX - left + text->len;
     p.value = fg_arena_strdup(&f->arena, text->data, text->len);
     if (!p.value || !grow((void **)&f->metadata, f->n_metadata, &f->cap_metadata, sizeof p)) {
         return fg_fail_memory(err, f->what, text->len);
@@ -156,12 +171,13 @@ static int scan_offsets(struct fg_scan *s, struct entry *e, struct fg_error *err
 static int scan_dtype(struct fg_st_file *f, struct fg_scan *s, struct fg_st_tensor *t,
                       struct fg_buf *text, struct fg_error *err)
 {
+    static const char expected[] = "one of the format's, such as F16, BF16, F32, U8, I8";
     char field[FIELD_BYTES];
-    int rc = fg_scan_string(s, text, err);
-    if (rc) return rc;
-    if (fg_st_dtype_of_name(text->data, &t->dtype)) return 0;
-    return fg_fail(err, FG_EINPUT, f->what, f->map.path, field_of(field, "dtype", t->name),
-                   "one of the format's, such as F16, BF16, F32, U8, I8", "\"%s\"", text->data);
+    field_of(field, "dtype", t->name);
+    int rc = check_length(f, s, KEY_BYTES_MAX, field, expected, err);
+    if (!rc) rc = fg_scan_string(s, text, err);
+    if (rc || fg_st_dtype_of_name(text->data, &t->dtype)) return rc;
+    return fg_fail(err, FG_EINPUT, f->what, f->map.path, field, expected, "\"%s\"", text->data);
 }
 
 // Range and shape of one entry against each other and the length of the data.
@@ -203,7 +219,10 @@ static int scan_tensor(struct fg_st_file *f, struct fg_scan *s, struct entry *e,
     if (rc) return relabel(rc, "header", NULL, err);
     snprintf(field, sizeof field, "tensor %s", e->t.name);
     while ((rc = fg_scan_next(s, '}', &first, &more, err)) == 0 && more) {
-        if ((rc = fg_scan_key(s, text, err))) return relabel(rc, "header", NULL, err);
+        rc = check_length(f, s, KEY_BYTES_MAX, field, "dtype, shape and data_offsets, once each",
+                          err);
+        if (!rc) rc = fg_scan_key(s, text, err);
+        if (rc) return relabel(rc, "header", NULL, err);
         unsigned k = 0;
         while (k < FG_COUNT(keys) && strcmp(text->data, keys[k]) != 0) {
             k++;
@@ -258,7 +277,9 @@ static int scan_header(struct fg_st_file *f, struct fg_buf *text, struct fg_erro
     if (!rc) rc = fg_scan_char(&s, '{', err);
     if (rc) return relabel(rc, "header", NULL, err);
     while ((rc = fg_scan_next(&s, '}', &first, &more, err)) == 0 && more) {
-        if ((rc = fg_scan_key(&s, text, err))) break;
+        rc = check_length(f, &s, 6 * FG_ST_FILE_NAME_MAX, "tensor name", "1 to 256 bytes", err);
+        if (!rc) rc = fg_scan_key(&s, text, err);
+        if (rc) break;
         if (strcmp(text->data, "__metadata__") == 0) {
             if (metadata_seen) {
                 return fg_fail(err, FG_EINPUT, f->what, f->map.path, "__metadata__", "once",

@@ -508,13 +508,13 @@ static void limits(void **state)
 
     fg_buf_clear(&b);
     fg_buf_str(&b, "{\"__metadata__\":{\"k\":\"");
-    for (int i = 0; i < 17 << 20; i++) {
+    for (int i = 0; i < 5 << 20; i++) {
         fg_buf_char(&b, 'v');
     }
     fg_buf_str(&b, "\"}}");
     write_raw(b.len, b.data, b.len, NULL, 0);
     refused(bad_path, FG_EINPUT, "__metadata__");
-    for (int i = 0; i < 48 << 20; i++) {
+    for (int i = 0; i < 60 << 20; i++) {
         fg_buf_char(&b, ' ');
     }
     write_raw(b.len, b.data, b.len, NULL, 0);

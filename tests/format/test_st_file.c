@@ -11,6 +11,8 @@
 #include "format/st_file.h"
 #include "support/scratch.h"
 #include <dirent.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 static struct scratch tmp;
 
@@ -164,6 +166,32 @@ static void leaves_nothing(void **state)
     unlink(path);
 }
 
+// Writing that fails at any byte leaves the old file and nothing else.
+static void survives_write_errors(void **state)
+{
+    (void)state;
+    struct fg_error err = {0};
+    struct rlimit was, small;
+    char path[512];
+    snprintf(path, sizeof path, "%s/x", tmp.dir);
+    scratch_write(&tmp, "x", "old", 3);
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
+    for (rlim_t limit = 0; limit < 4481; limit += 640) {
+        small = (struct rlimit){limit, was.rlim_max};
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+        int rc = fg_st_file_write(path, blobs, 4, &padded, NULL, &err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &was), 0);
+        assert_int_not_equal(rc, 0);
+        assert_int_equal(files_in_scratch(), 1);
+    }
+    signal(SIGXFSZ, handler);
+    struct stat st;
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, 3);
+    unlink(path);
+}
+
 static void packs_bits(void **state)
 {
     (void)state;
@@ -212,9 +240,8 @@ static void packs_bits(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_and_reads),
-        cmocka_unit_test(refuses_to_write),
-        cmocka_unit_test(leaves_nothing),
+        cmocka_unit_test(writes_and_reads), cmocka_unit_test(refuses_to_write),
+        cmocka_unit_test(leaves_nothing),   cmocka_unit_test(survives_write_errors),
         cmocka_unit_test(packs_bits),
     };
     scratch_open(&tmp);
