@@ -97,12 +97,14 @@ static void bench_shape(struct bench *b, const struct fg_kernels *k, enum fg_lay
 
     j.item_groups = ITEM_BYTES / group_bytes > 2 ? ITEM_BYTES / group_bytes / 2 * 2 : 2;
     int64_t n_items = (j.n_groups + j.item_groups - 1) / j.item_groups;
-    uint64_t n_matrices = b->weights_bytes > bytes ? b->weights_bytes / bytes : 1;
     double memory = 1e30, cache = 1e30, start = bench_now();
-    for (uint64_t m = 0; m < n_matrices || bench_now() - start < b->seconds; m++) {
-        double each = run_once(&j, b->weights + m % n_matrices * bytes, n_items);
+    uint64_t at = 0;
+    for (bool all = false; !all || bench_now() - start < b->seconds;) {
+        double each = run_once(&j, b->weights + at, n_items);
         if (each < memory) memory = each;
-        if (m >= 4 && bench_now() - start > 2 * b->seconds) break;
+        at += bytes;
+        if (at + bytes > b->weights_bytes || bench_now() - start > 2 * b->seconds)
+            at = 0, all = true;
     }
     // One item per thread, repeated until it takes about a millisecond.
     int64_t groups = CACHED_BYTES / group_bytes > 2 ? CACHED_BYTES / group_bytes / 2 * 2 : 2;
