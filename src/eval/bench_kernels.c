@@ -20,8 +20,8 @@
 #define GDN_KEY_HEADS 16
 #define GDN_VALUE_HEADS 48
 #define GDN_DIM 128
-#define GDN_LAYERS 16 // in turn, so that states come from memory, as in a model
-#define GDN_FLOP 7    // per row and element of S: three FMAs and the decay
+#define GDN_LAYERS_MAX 16 // in turn, so that states come from memory, as in a model
+#define GDN_FLOP 7        // per row and element of S: three FMAs and the decay
 
 static const int64_t row_counts[] = {1, 2, 3, 4, 6, 8, 16, 32, 64};
 static const int64_t few_counts[] = {1, 8, 64};
@@ -37,7 +37,7 @@ struct kernels {
     // What the figure at work calls.
     struct fg_linear linear;
     struct fg_input input;
-    int64_t T, pos;
+    int64_t T, pos, layers;
     float *x, *y;
     uint8_t *signs;
     float *q, *k, *v, *o, *S, *alpha, *beta;
@@ -346,7 +346,7 @@ static int run_deltanet(void *ctx, struct fg_error *err)
     (void)err;
     struct kernels *b = ctx;
     int64_t state = (int64_t)GDN_VALUE_HEADS * GDN_DIM * GDN_DIM;
-    for (int layer = 0; layer < GDN_LAYERS; layer++)
+    for (int64_t layer = 0; layer < b->layers; layer++)
         fg_parallel_deltanet(&b->par, b->S + layer * state, GDN_KEY_HEADS, GDN_VALUE_HEADS, GDN_DIM,
                              GDN_DIM, b->o, b->q, GDN_KEY_HEADS * GDN_DIM, b->k,
                              GDN_KEY_HEADS * GDN_DIM, b->v, GDN_VALUE_HEADS * GDN_DIM, b->alpha,
@@ -362,7 +362,9 @@ static int deltanet_figures(struct kernels *b)
     int64_t keys = (int64_t)ROWS_MAX * GDN_KEY_HEADS * GDN_DIM;
     int64_t values = (int64_t)ROWS_MAX * GDN_VALUE_HEADS * GDN_DIM;
     int64_t gates = (int64_t)ROWS_MAX * GDN_VALUE_HEADS;
-    b->S = random_floats(b, GDN_LAYERS * state, 0.01f);
+    b->layers = (int64_t)(b->bytes / ((uint64_t)state * sizeof(float))) + 1;
+    if (b->layers > GDN_LAYERS_MAX) b->layers = GDN_LAYERS_MAX;
+    b->S = random_floats(b, b->layers * state, 0.01f);
     b->q = random_floats(b, keys, 0.1f);
     b->k = random_floats(b, keys, 0.1f);
     b->v = random_floats(b, values, 1);
@@ -370,7 +372,7 @@ static int deltanet_figures(struct kernels *b)
     b->alpha = fg_arena_alloc(&b->arena, (uint64_t)gates, sizeof *b->alpha);
     b->beta = fg_arena_alloc(&b->arena, (uint64_t)gates, sizeof *b->beta);
     if (!b->S || !b->q || !b->k || !b->v || !b->o || !b->alpha || !b->beta)
-        return out_of_memory(b, (uint64_t)(GDN_LAYERS * state) * sizeof *b->S);
+        return out_of_memory(b, (uint64_t)(b->layers * state) * sizeof *b->S);
     for (int64_t i = 0; i < gates; i++) {
         b->alpha[i] = 0.95f;
         b->beta[i] = 0.5f;
@@ -381,7 +383,7 @@ static int deltanet_figures(struct kernels *b)
         b->T = few_counts[i];
         f->bytes = (double)state * sizeof(float);
         f->mac[FG_ROOF_F32] = GDN_FLOP / 2.0 * (double)b->T * (double)state;
-        rc = measure(b, f, run_deltanet, GDN_LAYERS);
+        rc = measure(b, f, run_deltanet, b->layers);
     }
     return rc;
 }

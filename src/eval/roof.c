@@ -8,8 +8,9 @@
 #include <sys/mman.h>
 
 #define SLICE_BYTES ((uint64_t)1 << 20)
-#define ITEMS_PER_THREAD 40 // of compute: a pass of 4 to 8 ms, short against a time slice
-#define LINE_BYTES 64       // threads' sinks are apart
+// Items of computing per thread and second asked for: several passes of a few milliseconds.
+#define ITEMS_PER_SECOND 400
+#define LINE_BYTES 64 // threads' sinks are apart
 
 struct fg_roof_meter {
     struct fg_pool *pool;
@@ -108,12 +109,14 @@ static double measure_compute(struct fg_roof_meter *m, fg_roof_fn run, double se
     if (!run) return 0;
     struct job job = {m, run};
     int n_threads = fg_pool_threads(m->pool);
+    int64_t items = n_threads * (int64_t)(seconds * ITEMS_PER_SECOND);
+    if (items < n_threads) items = n_threads;
     double best = 0, start = fg_clock(), now;
     do {
         for (int i = 0; i < n_threads; i++)
             *sink_of(m, i) = 0;
         double before = fg_clock();
-        fg_pool_run(m->pool, (int64_t)n_threads * ITEMS_PER_THREAD, compute_item, &job);
+        fg_pool_run(m->pool, items, compute_item, &job);
         now = fg_clock();
         double macs = 0;
         for (int i = 0; i < n_threads; i++)
