@@ -402,7 +402,7 @@ static void check_block(void *ctx, int64_t item, int worker)
     (void)worker;
     // Maps the block's pages in one call; sections begin on pages, and blocks are multiples of
     // them. Where the kernel does not know the call, reading maps them one by one.
-    if (!t->copy) madvise((void *)(uintptr_t)p, (size_t)n, MADV_POPULATE_READ);
+    if (!t->copy) madvise((void *)p, (size_t)n, MADV_POPULATE_READ);
     uint32_t want = fg_tile_get32(t->data + s->crcs + block * sizeof(uint32_t));
     if (fg_crc32c(0, p, n) == want) return;
     uint64_t bad = atomic_load(&c->bad);
@@ -492,7 +492,7 @@ int fg_tilefile_open(struct fg_tilefile **out, const char *path,
 void fg_tilefile_close(struct fg_tilefile *t)
 {
     if (!t) return;
-    if (t->data) munmap((void *)(uintptr_t)t->data, (size_t)t->bytes);
+    if (t->data) munmap((void *)t->data, (size_t)t->bytes);
     if (t->fd >= 0) close(t->fd);
     free(t->mats);
     free(t->sections);

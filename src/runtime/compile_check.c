@@ -356,7 +356,7 @@ static int check_kernels(void *ctx, struct fg_error *err)
 int fg_compile_smoke(const struct fg_kernels *kernels, struct fg_compile_job *j,
                      struct fg_error *err)
 {
-    int rc = ask_child(check_kernels, (void *)(uintptr_t)kernels, NULL, 0, j, err);
+    int rc = ask_child(check_kernels, (void *)kernels, NULL, 0, j, err);
     if (rc != FG_EINTEGRITY) return rc;
     char found[sizeof err->found] = "a crash";
     if (err) memcpy(found, err->found, sizeof found);

@@ -633,7 +633,7 @@ static void test_failing_disk(void **state)
         int code;
     } faults[] = {{FAULT_ENOSPC, FG_ERESOURCE}, {FAULT_EIO, FG_EFAILED}, {FAULT_SHORT, 0}};
     for (int i = 0; i < 3; i++) {
-        int step = n_calls / 16 + 1;
+        int step = n_calls / 9 + 1;
         for (int at = 1; at <= n_calls; at += step) {
             struct seen s;
             struct fg_error err;
