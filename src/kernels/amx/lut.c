@@ -140,13 +140,15 @@ FG_INLINE void multiply_strip(const enum fg_layout l, const int sets, const int 
                               const int first, const struct panel *p, int64_t i, const int8_t *x,
                               int64_t ld)
 {
-    // gcc's tile loads do not say that they read memory.
+    // gcc's tile loads do not say that they read memory: stores must stay before, and those of
+    // later strips after them.
     __asm__ volatile("" : : : "memory");
     const int8_t *at = x + i * STRIP_COLS;
     if (first) _tile_loadd(A0, at, ld);
     if (!first || halves == 2) _tile_loadd(A1, at + (halves - 1) * TILE_ROWS * ld, ld);
     _tile_loadd(B0, tile_b(l, p, i, 0), 64);
     if (sets == 2) _tile_loadd(B1, tile_b(l, p, i, 1), 64);
+    __asm__ volatile("" : : : "memory");
     if (first) {
         _tile_dpbsud(C00, A0, B0);
         if (sets == 2) _tile_dpbsud(C01, A0, B1);
