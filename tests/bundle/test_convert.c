@@ -198,6 +198,7 @@ static void is_the_same_for_every_layout(void **state)
 struct stopper {
     int after; // calls of progress
     bool kill;
+    int reading; // calls before the first file
 };
 
 static bool stop(void *ctx, uint64_t done, uint64_t total, const char *item)
@@ -205,35 +206,35 @@ static bool stop(void *ctx, uint64_t done, uint64_t total, const char *item)
     struct stopper *s = ctx;
     assert_true(done <= total);
     assert_non_null(item);
+    s->reading += strcmp(item, "reading the export") == 0;
     if (--s->after >= 0) return true;
     if (s->kill) raise(SIGKILL);
     return false;
 }
 
-#define WRITING 34 // calls of progress before the end, when files come into being
+// Until the first file only the export is read; then a package calls for each of its tensors, and
+// steps of this many calls meet every file, also in its middle.
+#define STEP 5
 
-// The first call to stop at, so that a stop at it and at all later ones meets every state on disk:
-// before that the export is only read.
 static int first_stop(void)
 {
+    static int turn;
+    char out[64];
     struct stopper s = {.after = 1000000};
     struct fg_convert_result r;
     const struct fg_convert_options o = {.model_dir = FOREIGN_MODEL, .progress = stop, .ctx = &s};
-    char out[64];
-    static int turn;
     snprintf(out, sizeof out, "count%d", turn++);
     convert(&r, FOREIGN_DIR, at(out), &o);
     fg_convert_result_free(&r);
-    int calls = 1000000 - s.after;
-    assert_true(calls > WRITING);
-    return calls - WRITING;
+    assert_true(s.reading > 10 && 1000000 - s.after > s.reading + 4 * STEP);
+    return s.reading - 1;
 }
 
 static void continues_after_a_stop(void **state)
 {
     (void)state;
     uint64_t kept_least = UINT64_MAX, kept_most = 0;
-    for (int after = first_stop();; after++) {
+    for (int after = first_stop();; after += STEP) {
         struct stopper s = {.after = after};
         struct fg_convert_result r;
         struct fg_error err = {0};
@@ -261,7 +262,7 @@ static void continues_after_a_stop(void **state)
 static void continues_after_a_kill(void **state)
 {
     (void)state;
-    for (int after = first_stop();; after++) {
+    for (int after = first_stop();; after += STEP) {
         struct stopper s = {.after = after, .kill = true};
         struct fg_convert_result r;
         struct fg_convert_options o = {.model_dir = FOREIGN_MODEL, .progress = stop, .ctx = &s};
