@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define STEP_BYTES (16ull << 20) // of a file, between two releases of its pages
+
 struct fg_sha256 {
     EVP_MD_CTX *md;
 };
@@ -61,7 +63,14 @@ int fg_sha256_file(const char *path, char hex[FG_SHA256_HEX], struct fg_error *e
     hex[0] = '\0';
     int rc = fg_map_open(&map, path, err);
     if (rc) return rc;
-    if (!fg_sha256_hex(map.data, map.bytes, hex)) rc = fg_fail_memory(err, "sha256", map.bytes);
+    struct fg_sha256 *h = fg_sha256_new();
+    if (!h) rc = fg_fail_memory(err, "sha256", map.bytes);
+    for (uint64_t at = 0; at < map.bytes && h; at += STEP_BYTES) {
+        uint64_t n = map.bytes - at < STEP_BYTES ? map.bytes - at : STEP_BYTES;
+        fg_sha256_add(h, map.data + at, n);
+        fg_map_release(map.data + at, n); // a large file need not be in memory as a whole
+    }
+    if (h) fg_sha256_end(h, hex);
     fg_map_close(&map);
     return rc;
 }

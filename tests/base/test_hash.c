@@ -66,6 +66,23 @@ static void test_files(void **state)
     assert_int_equal(fg_sha256_file(s->dir, hex, &err), FG_EINPUT);
 }
 
+// Files are read in steps of 16 MiB.
+static void test_a_file_of_two_steps(void **state)
+{
+    struct scratch *s = *state;
+    char hex[FG_SHA256_HEX], want[FG_SHA256_HEX];
+    struct fg_error err;
+    const size_t n = ((size_t)16 << 20) + 5;
+    char *data = malloc(n);
+    assert_non_null(data);
+    for (size_t i = 0; i < n; i++)
+        data[i] = (char)(i * 7 + (i >> 13));
+    assert_true(fg_sha256_hex(data, n, want));
+    assert_int_equal(fg_sha256_file(scratch_write(s, "big", data, n), hex, &err), 0);
+    assert_string_equal(hex, want);
+    free(data);
+}
+
 // 5 GiB of zeros that take no space on disk: sizes beyond 32 bits. The value is sha256sum's. Half a
 // minute: only on request.
 static void test_a_file_beyond_4_gib(void **state)
@@ -105,8 +122,11 @@ static int teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors), cmocka_unit_test(test_pieces_of_any_length),
-        cmocka_unit_test(test_files),   cmocka_unit_test(test_a_file_beyond_4_gib),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_pieces_of_any_length),
+        cmocka_unit_test(test_files),
+        cmocka_unit_test(test_a_file_of_two_steps),
+        cmocka_unit_test(test_a_file_beyond_4_gib),
         cmocka_unit_test(test_fnv1a),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
