@@ -212,10 +212,10 @@ static void every_tiny_checkpoint_goes_through(void **state)
     assert_non_null(d);
     struct fg_plan *plan = plan_of("release-0.2");
     for (struct dirent *e; (e = readdir(d));) {
-        char model[512], out[300];
+        char model[512], out[64];
         snprintf(model, sizeof model, "%s/models/%s", FORGE_GOLDEN_DIR, e->d_name);
         if (e->d_name[0] == '.' || !fg_dir_exists(model)) continue;
-        snprintf(out, sizeof out, "tiny-%s", e->d_name);
+        snprintf(out, sizeof out, "tiny-%.40s", e->d_name);
         char *path = in_tmp(out);
         struct fg_quantize_options o = options_of(model, path, plan);
         succeeds(&o);
