@@ -298,54 +298,77 @@ static bool make_lut(struct fg_lut *l, enum fg_layout layout, struct fg_arena *a
     return true;
 }
 
+#define SMOKE_ROWS 9 // of activations: a call of one row, and one of several
+
+// A matrix, activations for it, and room for two results: of ref and of the level.
+struct smoke {
+    struct fg_lut lut;
+    struct fg_act act;
+    uint64_t y_bytes, rows_bytes;
+    float *y[2];    // [SMOKE_ROWS][n_out]
+    float *rows[2]; // decoded group
+    void *scratch;
+};
+
+static bool make_smoke(struct smoke *s, enum fg_layout layout, const struct fg_kernels *k,
+                       struct fg_arena *arena, uint64_t *state)
+{
+    if (!make_lut(&s->lut, layout, arena, state)) return false;
+    int64_t n = s->lut.n_in, blocks = (n + FG_ACT_BLOCK - 1) / FG_ACT_BLOCK;
+    struct fg_act *a = &s->act;
+    *a = (struct fg_act){.n = n, .ld = (n + 63) / 64 * 64, .n_blocks = blocks};
+    a->xc = fg_arena_alloc(arena, SMOKE_ROWS, (uint64_t)a->ld);
+    a->sx = fg_arena_alloc(arena, (uint64_t)(SMOKE_ROWS * blocks), sizeof *a->sx);
+    a->sum = fg_arena_alloc(arena, (uint64_t)(SMOKE_ROWS * blocks), sizeof *a->sum);
+    s->scratch = fg_arena_alloc(arena, fg_lut_scratch_bytes(n), 1);
+    s->y_bytes = (uint64_t)(SMOKE_ROWS * s->lut.n_out) * sizeof(float);
+    s->rows_bytes = (uint64_t)(fg_layout_rows(layout) * n) * sizeof(float);
+    for (int v = 0; v < 2; v++) {
+        s->y[v] = fg_arena_alloc(arena, s->y_bytes, 1);
+        s->rows[v] = fg_arena_alloc(arena, s->rows_bytes, 1);
+        if (!s->y[v] || !s->rows[v]) return false;
+    }
+    if (!a->xc || !a->sx || !a->sum || !s->scratch) return false;
+    for (int64_t at = 0; at < SMOKE_ROWS * blocks; at++) {
+        float x[FG_ACT_BLOCK];
+        int64_t k0 = at % blocks * FG_ACT_BLOCK, width = n - k0;
+        if (width > FG_ACT_BLOCK) width = FG_ACT_BLOCK;
+        for (int64_t c = 0; c < width; c++)
+            x[c] = (float)(int32_t)(next(state) >> 32) * 0x1p-31f;
+        k->quantize(a->xc + at / blocks * a->ld + k0, &a->sx[at], &a->sum[at], x, width);
+    }
+    return true;
+}
+
+static bool same_results(const struct smoke *s, const struct fg_kernels *ref,
+                         const struct fg_kernels *k)
+{
+    enum fg_layout layout = s->lut.layout;
+    const struct fg_kernels *both[2] = {ref, k};
+    int64_t n_out = s->lut.n_out, groups = fg_layout_groups(layout, n_out);
+    for (int v = 0; v < 2; v++) {
+        fg_lut_gemm_fn gemm = both[v]->lut_gemm[layout];
+        gemm(s->y[v], n_out, &s->lut, 0, groups, &s->act, 0, 1, s->scratch);
+        gemm(s->y[v], n_out, &s->lut, 0, groups, &s->act, 1, SMOKE_ROWS, s->scratch);
+        both[v]->lut_decode[layout](s->rows[v], s->lut.n_in, &s->lut, 0);
+    }
+    return memcmp(s->y[0], s->y[1], (size_t)s->y_bytes) == 0 &&
+           memcmp(s->rows[0], s->rows[1], (size_t)s->rows_bytes) == 0;
+}
+
 static int check_kernels(void *ctx, struct fg_error *err)
 {
     const struct fg_kernels *k = ctx, *ref;
-    enum { T = 9 };
     struct fg_arena arena;
     uint64_t state = 1;
     int rc = fg_kernels_get(&ref, "ref", err);
     if (rc) return rc;
     fg_arena_init(&arena, 0);
     for (int i = 0; i < FG_N_LAYOUTS && rc == 0; i++) {
-        enum fg_layout layout = (enum fg_layout)i;
-        struct fg_lut l;
-        bool made = make_lut(&l, layout, &arena, &state);
-        int64_t ld = (l.n_in + 63) / 64 * 64, blocks = (l.n_in + FG_ACT_BLOCK - 1) / FG_ACT_BLOCK;
-        int64_t groups = fg_layout_groups(layout, l.n_out);
-        float *x = fg_arena_alloc(&arena, (uint64_t)ld, sizeof *x);
-        float *y[2] = {fg_arena_alloc(&arena, (uint64_t)(T * l.n_out), sizeof **y),
-                       fg_arena_alloc(&arena, (uint64_t)(T * l.n_out), sizeof **y)};
-        float *rows[2] = {fg_arena_alloc(&arena, (uint64_t)(32 * l.n_in), sizeof **rows),
-                          fg_arena_alloc(&arena, (uint64_t)(32 * l.n_in), sizeof **rows)};
-        struct fg_act a = {.n = l.n_in, .ld = ld, .n_blocks = blocks};
-        a.xc = fg_arena_alloc(&arena, (uint64_t)(T * ld), 1);
-        a.sx = fg_arena_alloc(&arena, (uint64_t)(T * blocks), sizeof *a.sx);
-        a.sum = fg_arena_alloc(&arena, (uint64_t)(T * blocks), sizeof *a.sum);
-        void *scratch = fg_arena_alloc(&arena, fg_lut_scratch_bytes(l.n_in), 1);
-        if (!made || !x || !y[0] || !y[1] || !rows[0] || !rows[1] || !a.xc || !a.sx || !a.sum ||
-            !scratch) {
+        struct smoke s;
+        if (!make_smoke(&s, (enum fg_layout)i, k, &arena, &state))
             rc = fg_fail_memory(err, "self-check", arena.used_bytes);
-            break;
-        }
-        for (int64_t t = 0; t < T; t++)
-            for (int64_t b = 0; b < blocks; b++) {
-                int64_t k0 = b * FG_ACT_BLOCK, n = l.n_in - k0;
-                if (n > FG_ACT_BLOCK) n = FG_ACT_BLOCK;
-                for (int64_t c = 0; c < n; c++)
-                    x[c] = (float)(int32_t)(next(&state) >> 32) * 0x1p-31f;
-                int64_t at = t * blocks + b;
-                k->quantize(a.xc + t * ld + k0, &a.sx[at], &a.sum[at], x, n);
-            }
-        const struct fg_kernels *both[2] = {ref, k};
-        for (int v = 0; v < 2; v++) {
-            both[v]->lut_gemm[layout](y[v], l.n_out, &l, 0, groups, &a, 0, 1, scratch);
-            both[v]->lut_gemm[layout](y[v], l.n_out, &l, 0, groups, &a, 1, T, scratch);
-            both[v]->lut_decode[layout](rows[v], l.n_in, &l, 0);
-        }
-        size_t decoded = (size_t)(fg_layout_rows(layout) * l.n_in) * sizeof(float);
-        if (memcmp(y[0], y[1], (size_t)(T * l.n_out) * sizeof(float)) != 0 ||
-            memcmp(rows[0], rows[1], decoded) != 0)
+        else if (!same_results(&s, ref, k))
             rc = fg_fail(err, FG_EUNSUPPORTED, "kernels", NULL, k->isa, "the numbers of ref",
                          "others, layout %d", i);
     }

@@ -10,6 +10,7 @@
 #include "quant/tiles.h"
 #include "runtime/cache.h"
 #include "runtime/compile.h"
+#include "runtime/compile_impl.h"
 #include "support/scratch.h"
 #include <dirent.h>
 #include <errno.h>
@@ -558,6 +559,68 @@ static void test_every_level(void **state)
     clear_cache("isa");
 }
 
+// Kernels that are wrong, or that this CPU can't run.
+static fg_lut_gemm_fn true_gemm;
+
+static void wrong_gemm(float *y, int64_t ldy, const struct fg_lut *w, int64_t g0, int64_t g1,
+                       const struct fg_act *x, int64_t t0, int64_t t1, void *at)
+{
+    true_gemm(y, ldy, w, g0, g1, x, t0, t1, at);
+    int64_t rows = fg_layout_rows(w->layout);
+    for (int64_t r = g0 * rows; r < w->n_out && r < g1 * rows; r++)
+        y[t0 * ldy + r] += 0x1p-10f;
+}
+
+static void illegal_gemm(float *y, int64_t ldy, const struct fg_lut *w, int64_t g0, int64_t g1,
+                         const struct fg_act *x, int64_t t0, int64_t t1, void *at)
+{
+    (void)y, (void)ldy, (void)w, (void)g0, (void)g1, (void)x, (void)t0, (void)t1, (void)at;
+    raise(SIGILL);
+}
+
+static void test_bad_kernels(void **state)
+{
+    (void)state;
+    const struct fg_kernels *ref;
+    struct fg_error err;
+    struct seen s;
+    struct fg_compile_options o = options("good", &s);
+    struct fg_compile_job j = {.o = &o, .heartbeat_s = 1000};
+    struct fg_build *b;
+    assert_int_equal(fg_kernels_get(&ref, "ref", &err), 0);
+    assert_int_equal(fg_build_open(&b, s.build, false, &err), 0);
+    const struct fg_package *p = fg_build_package(b, 0);
+    const char *sha = fg_build_manifest(b)->chunks[0].sha256;
+    char name[FG_STORE_NAME_MAX], path[600];
+    fg_store_tile_name(name, sha);
+    snprintf(path, sizeof path, "%s", path_of("good/builds/tiles", name));
+    assert_int_equal(fg_compile_smoke(ref, &j, &err), 0);
+    assert_int_equal(fg_compile_check(path, p, sha, ref, NULL, 0, &j, &err), 0);
+    for (int layout = 0; layout < FG_N_LAYOUTS; layout++) {
+        struct fg_kernels bad = *ref;
+        true_gemm = ref->lut_gemm[layout];
+        bad.lut_gemm[layout] = wrong_gemm;
+        assert_int_equal(fg_compile_smoke(&bad, &j, &err), FG_EUNSUPPORTED);
+        bad.lut_gemm[layout] = illegal_gemm;
+        assert_int_equal(fg_compile_smoke(&bad, &j, &err), FG_EUNSUPPORTED);
+        assert_string_equal(err.found, "signal 4");
+        bad = *ref;
+        bad.lut_decode[layout] = ref->lut_decode[layout == FG_I8 ? FG_P4 : FG_I8];
+        assert_int_equal(fg_compile_smoke(&bad, &j, &err), FG_EUNSUPPORTED);
+    }
+    struct fg_kernels bad = *ref;
+    true_gemm = ref->lut_gemm[FG_P6];
+    bad.lut_gemm[FG_P6] = wrong_gemm;
+    assert_int_equal(fg_compile_check(path, p, sha, &bad, NULL, 0, &j, &err), FG_EINTEGRITY);
+    assert_non_null(strstr(err.field, "mlp"));
+    bad.lut_gemm[FG_P6] = illegal_gemm;
+    assert_int_equal(fg_compile_check(path, p, sha, &bad, NULL, 0, &j, &err), FG_EINTEGRITY);
+    assert_string_equal(err.file, path);
+    assert_int_equal(fg_compile_check(path, fg_build_package(b, 1), sha, ref, NULL, 0, &j, &err),
+                     FG_EINTEGRITY); // the tiles of another package
+    fg_build_close(b);
+}
+
 // ---- stopped, killed, out of luck
 
 static void test_stopped(void **state)
@@ -1072,6 +1135,7 @@ int main(void)
         cmocka_unit_test(test_contexts),
         cmocka_unit_test(test_dry_run),
         cmocka_unit_test(test_every_level),
+        cmocka_unit_test(test_bad_kernels),
         cmocka_unit_test(test_stopped),
         cmocka_unit_test(test_killed),
         cmocka_unit_test(test_failing_disk),
