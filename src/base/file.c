@@ -126,11 +126,11 @@ void fg_map_prefetch(const struct fg_map *map, uint64_t at, uint64_t n)
 
 void fg_map_release(const void *data, uint64_t n)
 {
-    long page = sysconf(_SC_PAGESIZE);
-    if (page <= 0) return;
-    uintptr_t mask = (uintptr_t)page - 1, at = (uintptr_t)data;
-    uintptr_t first = (at + mask) & ~mask, end = (at + (uintptr_t)n) & ~mask;
-    if (first < end) madvise((void *)first, (size_t)(end - first), MADV_DONTNEED);
+    long size = sysconf(_SC_PAGESIZE);
+    if (size <= 0) return;
+    uint64_t page = (uint64_t)size, skip = (page - (uintptr_t)data % page) % page;
+    if (n < skip + page) return;
+    madvise((uint8_t *)data + skip, (size_t)((n - skip) / page * page), MADV_DONTNEED);
 }
 
 // Everything up to the end of fd.

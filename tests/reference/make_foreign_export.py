@@ -6,6 +6,8 @@ the checkpoint tests/golden/models/g-s0, and what it must mean, computed with Nu
   expected.txt              SHA-256 of each matrix, dequantized and turned back, in FP32; of each lr_b in the stored basis, in F16
   digest.txt                the digest (quantization 6.9)
 
+and the seeds of tests/fuzz/fuzz_export.c: files of it, and small ones in Forge's own layout.
+
 The signs come from numpy.random.default_rng(seed).choice([-1, 1], n), the generator that the original used. Run without
 arguments; the output does not depend on anything else."""
 import hashlib
@@ -132,6 +134,63 @@ def bitmap(layer, site, seed, n):
     line(f"layers.{layer}.rot.{site}", "U8", np.packbits(signs(seed, n) < 0, bitorder="little"))
 
 
+def splitmix64(seed, n):
+    """Bitmap of the signs (quantization 2.2, appendix B)."""
+    words, mask = [], 2**64 - 1
+    for _ in range((n + 63) // 64):
+        seed = (seed + 0x9E3779B97F4A7C15) & mask
+        z = seed
+        z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & mask
+        z = (z ^ z >> 27) * 0x94D049BB133111EB & mask
+        words.append(z ^ z >> 31)
+    return np.array(words, "<u8").view(np.uint8)[:(n + 7) // 8].copy()
+
+
+def write_seeds():
+    out = HERE.parent / "fuzz" / "corpus" / "export"
+    out.mkdir(parents=True, exist_ok=True)
+
+    def seed(name, which):
+        path = out / name
+        path.write_bytes(bytes([which]) + path.read_bytes())
+
+    for name, source, which in (("foreign_mlp", "layer_01", 0), ("foreign_mixer", "layer_02_mixer", 1), ("foreign_head", "lm_head", 2)):
+        (out / name).write_bytes(bytes([which]) + (OUT / f"{source}.safetensors").read_bytes())
+    half = np.float16
+
+    def packed(tensors, key, bits, entries, d, cols=8):
+        idx = rng.integers(0, entries, (4, cols))
+        rows = np.packbits((idx[:, :, None] >> np.arange(bits) & 1).reshape(4, -1).astype(np.uint8), axis=1, bitorder="little")
+        tensors[f"{key}.pidx"] = rows
+        tensors[f"{key}.lut"] = rng.standard_normal((entries, d)).astype(half)
+        tensors[f"{key}.scale"] = np.ones(4 * d, half)
+
+    meta = {"forge": "0.1.0", "signs": "splitmix64", "basis": "online", "block": "8", "seed_in": "1001", "seed_mid": "2001",
+            "gate.format": "v2x64", "up.format": "v2x16", "down.format": "lut4", "gate.basis": "online"}
+    tensors = {}
+    for key, (bits, entries, d) in {"gate": (6, 64, 2), "up": (4, 16, 2), "down": (4, 16, 1)}.items():
+        packed(tensors, key, bits, entries, d)
+    tensors.update({"rot.mlp_in": splitmix64(1001, 8), "rot.mlp_mid": splitmix64(2001, 8)})
+    write(out / "own_mlp", meta, tensors)
+    seed("own_mlp", 0)
+    meta = {"forge": "0.1.0", "signs": "splitmix64", "kind": "full_attention", "format": "lut4", "kv_format": "int8", "basis": "plain"}
+    tensors = {}
+    for key in ("q", "o"):
+        packed(tensors, f"self_attn.{key}_proj", 4, 16, 1, 7)
+    for key in ("k", "v"):
+        tensors[f"self_attn.{key}_proj.int8"] = rng.integers(-127, 128, (2, 7), dtype=np.int8)
+        tensors[f"self_attn.{key}_proj.scale"] = np.ones(2, half)
+    tensors["self_attn.q_proj.lr_a"], tensors["self_attn.q_proj.lr_b"] = np.ones((4, 1), half), np.ones((1, 7), half)
+    write(out / "own_mixer", meta, tensors)
+    seed("own_mixer", 1)
+    small = {"model.layers.1.input_layernorm.weight": np.ones(4, half), "model.layers.1.linear_attn.in_proj_a.weight": np.ones((2, 4), half)}
+    write(out / "own_small", {"forge": "0.1.0"}, small)
+    seed("own_small", 3)
+    write(out / "own_embed", {"forge": "0.1.0"}, {"embed_tokens.weight": np.ones((3, 4), half)})
+    seed("own_embed", 4)
+    (out / "own_json").write_bytes(b'\x05{"schema": "forge.export/1", "plan": {"name": "p"}, "digest": "00", "head_digest": null}')
+
+
 def main():
     OUT.mkdir(parents=True, exist_ok=True)
     model = read(MODEL / "model.safetensors")
@@ -184,6 +243,7 @@ def main():
     root = hashlib.sha256("\n".join(digest).encode()).hexdigest()
     (OUT / "digest.txt").write_text("\n".join(digest) + f"\n{root}\n")
     (OUT / "expected.txt").write_text("\n".join(sorted(expected)) + "\n")
+    write_seeds()
 
 
 if __name__ == "__main__":
