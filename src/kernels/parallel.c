@@ -155,12 +155,11 @@ bool fg_parallel_alloc(struct fg_parallel *par, const struct fg_parallel_sizes *
         ok = room->xr && room->lr;
     }
     if (ok && s->quantized && par->fast) {
-        uint64_t rows = T, head_rows = 2 * (uint64_t)s->head_T;
-        uint64_t codes = T * (uint64_t)fg_round_up(s->n, 64);
-        uint64_t head_codes = head_rows * (uint64_t)fg_round_up(s->head_n, 64);
-        if (head_rows > rows) rows = head_rows;
+        uint64_t two = s->n_digits ? 2 * T : 0, rows = two ? two : T;
+        uint64_t codes = T * (uint64_t)fg_act_stride(s->n);
+        uint64_t two_codes = two * (uint64_t)fg_act_stride(s->n_digits);
         uint64_t scales = rows * (uint64_t)fg_ceil_div(s->n, FG_ACT_BLOCK);
-        room->codes = fg_arena_alloc(arena, codes > head_codes ? codes : head_codes, 1);
+        room->codes = fg_arena_alloc(arena, codes > two_codes ? codes : two_codes, 1);
         room->sx = fg_arena_alloc(arena, scales, sizeof *room->sx);
         room->sum = fg_arena_alloc(arena, scales, sizeof *room->sum);
         ok = room->codes && room->sx && room->sum;

@@ -12,7 +12,7 @@
 struct fg_room {
     uint16_t *xh;  // [T][n]: rounded to BF16, for dense BF16 weights in fast mode
     float *xr;     // [T][n]: rotated
-    int8_t *codes; // INT8 activations in fast mode: [rows][n rounded up to 64]
+    int8_t *codes; // INT8 activations in fast mode: [rows][n in whole lines]
     float *sx;     // [rows][blocks]
     int32_t *sum;  // [rows][blocks]
     float *lr;     // [T][sum of the ranks of a job's matrices]
@@ -31,13 +31,13 @@ struct fg_parallel {
 
 // The largest jobs that will come.
 struct fg_parallel_sizes {
-    int64_t T;              // rows
-    int64_t n;              // width of an input
-    bool quantized;         // there are quantized weights
-    int64_t rank_sum;       // of the factors of one job
-    int64_t head_T, head_n; // the input in two digits: rows and width
-    int64_t G, D;           // attention: query heads of a KV head, head width
-    int64_t dv;             // DeltaNet: value head width
+    int64_t T;        // rows
+    int64_t n;        // width of an input
+    bool quantized;   // there are quantized weights
+    int64_t rank_sum; // of the factors of one job
+    int64_t n_digits; // widest input in two digits
+    int64_t G, D;     // attention: query heads of a KV head, head width
+    int64_t dv;       // DeltaNet: value head width
 };
 // Scratch of one worker, in whole cache lines.
 uint64_t fg_parallel_scratch_bytes(const struct fg_parallel_sizes *s);

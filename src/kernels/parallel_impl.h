@@ -28,6 +28,13 @@ static inline void *fg_worker_scratch(const struct fg_parallel *par, int worker)
     return par->scratch + (uint64_t)worker * par->scratch_bytes_per_worker;
 }
 
+// Codes from one row of INT8 activations to the next: whole lines, and an odd number of them, so
+// that a tile's rows don't fall into the same sets of L1.
+static inline int64_t fg_act_stride(int64_t n)
+{
+    return (fg_ceil_div(n, 64) | 1) * 64;
+}
+
 // Attention blocks by this many rows at most.
 #define FG_ATTN_ROWS_MAX 32
 

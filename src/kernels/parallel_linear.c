@@ -136,7 +136,7 @@ void fg_input_ready(struct fg_ready *r, const struct fg_parallel *par, const str
     int64_t n_blocks = fg_ceil_div(in->n, FG_ACT_BLOCK);
     if (any_lut)
         r->act = (struct fg_act){.n = in->n,
-                                 .ld = fg_round_up(in->n, 64),
+                                 .ld = fg_act_stride(in->n),
                                  .n_blocks = n_blocks,
                                  .xc = room->codes,
                                  .sx = room->sx,
@@ -209,9 +209,10 @@ static void two_digits(const struct fg_ready *r, const struct fg_lut *w, int64_t
     const int64_t T = t1 - t0;
     float *low = scratch;
     void *rest = (uint8_t *)scratch + lines((uint64_t)(T * w->n_out) * sizeof(float));
+    const int64_t groups = fg_layout_groups(w->layout, w->n_out);
     struct fg_act hi = rows_of_act(&r->act, t0), lo = rows_of_act(&r->act, r->T + t0);
-    kn->lut_gemm[w->layout](y, ldy, w, 0, 1, &hi, 0, T, rest);
-    kn->lut_gemm[w->layout](low, w->n_out, w, 0, 1, &lo, 0, T, rest);
+    kn->lut_gemm[w->layout](y, ldy, w, 0, groups, &hi, 0, T, rest);
+    kn->lut_gemm[w->layout](low, w->n_out, w, 0, groups, &lo, 0, T, rest);
     for (int64_t t = 0; t < T; t++)
         for (int64_t i = 0; i < w->n_out; i++)
             y[t * ldy + i] += low[t * w->n_out + i];
@@ -234,18 +235,16 @@ static void lut_rows(const struct fg_ready *r, const struct fg_lut *w, int64_t r
                      int64_t t1, float *y, int64_t ldy, void *scratch)
 {
     const int64_t grain = fg_layout_rows(w->layout);
-    const bool by_group = !r->par->fast || r->digits == 2;
-    if (!by_group) {
+    if (r->par->fast && r->digits == 2) {
+        two_digits(r, w, t0, t1, y, ldy, scratch);
+    } else if (r->par->fast) {
         struct fg_act act = rows_of_act(&r->act, t0);
         r->par->kernels->lut_gemm[w->layout](y, ldy, w, 0, fg_ceil_div(w->n_out, grain), &act, 0,
                                              t1 - t0, scratch);
     }
-    for (int64_t i = 0; by_group && i < w->n_out; i += grain) {
+    for (int64_t i = 0; !r->par->fast && i < w->n_out; i += grain) {
         struct fg_lut group = rows_of_lut(w, i, fg_min64(i + grain, w->n_out));
-        if (r->par->fast)
-            two_digits(r, &group, t0, t1, y + i, ldy, scratch);
-        else
-            exact_group(r, &group, t0, t1, y + i, ldy, scratch);
+        exact_group(r, &group, t0, t1, y + i, ldy, scratch);
     }
     if (w->rank) add_low_rank(r, w, rank_at, t0, t1, y, ldy, scratch);
 }
@@ -280,11 +279,11 @@ uint64_t fg_linear_scratch_bytes(const struct fg_parallel_sizes *s)
     if (!s->quantized) return dense;
     uint64_t decoded =
         lines(2 * FG_LUT_LANES * (uint64_t)fg_round_up(s->n, 16) * sizeof(float)) + dense;
-    // Blocks of rows of one item: the most that linear_job cuts, or two digits of a group.
+    // Blocks of rows of one item: the most that linear_job cuts.
     uint64_t rows = (uint64_t)fg_max64(fg_max64(PREFILL_T_MAX, LUT_ACT_BYTES / 64), 1);
-    uint64_t T = (uint64_t)(s->T > s->head_T ? s->T : s->head_T);
+    uint64_t T = (uint64_t)s->T;
     if (T < rows) rows = T;
-    uint64_t digits = lines(rows * 2 * FG_LUT_LANES * sizeof(float)) + fg_lut_scratch_bytes(s->n);
+    uint64_t digits = lines(rows * FG_LUT_ROWS * sizeof(float)) + fg_lut_scratch_bytes(s->n);
     uint64_t factors = lines(rows * FG_LUT_ROWS * sizeof(float)) +
                        fg_gemm_scratch_bytes(fg_max64(s->rank_sum, 1), s->T);
     uint64_t most = decoded > digits ? decoded : digits;

@@ -6,6 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+// Inputs narrower than this take two digits of INT8: small models have few columns to average
+// errors over, and products cheap enough to be done twice.
+#define DIGITS_BELOW 1024
+
 static int64_t max64(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -31,8 +35,7 @@ int fg_workspace_new(struct fg_workspace **out, const struct fg_model *m,
                                             .n = n_in_max,
                                             .quantized = m->quantized,
                                             .rank_sum = m->rank_sum_max,
-                                            .head_T = T_max,
-                                            .head_n = c->hidden,
+                                            .n_digits = max64(c->hidden, DIGITS_BELOW),
                                             .G = c->n_heads / c->n_kv_heads,
                                             .D = c->head_dim,
                                             .dv = c->v_head_dim};
@@ -160,7 +163,8 @@ void fg_graph_linear(struct fg_workspace *ws, const struct fg_term *terms, int n
                      int64_t T)
 {
     struct fg_linear mats[FG_GRAPH_TERMS_MAX];
-    struct fg_input in = {.x = x, .ldx = terms[0].w->n_in, .n = terms[0].w->n_in};
+    const int64_t n_in = terms[0].w->n_in;
+    struct fg_input in = {.x = x, .ldx = n_in, .n = n_in, .digits = n_in < DIGITS_BELOW ? 2 : 1};
     for (int i = 0; i < n; i++) {
         mats[i] = linear_of(&terms[i]);
         if (!terms[i].w->signs) continue;

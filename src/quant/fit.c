@@ -23,6 +23,7 @@ struct fg_fit_options fg_fit_defaults(const char *name, const struct fg_kernels 
                                    .values = 65536,
                                    .inits = 3,
                                    .iterations = 200,
+                                   .int8_tables = true,
                                    .kernels = kernels,
                                    .pool = pool};
 }

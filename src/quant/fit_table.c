@@ -63,6 +63,18 @@ static bool store(uint16_t *lut, const float *values, int64_t n)
     return true;
 }
 
+// Moves n values, d apart, to the grid of the INT8 kernels, whose step is max / 127 of what F16
+// holds.
+static void to_grid(float *values, int64_t n, int64_t d)
+{
+    float most = 0;
+    for (int64_t i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(fg_f16_to_f32(fg_stored_f16(values[d * i]))));
+    const float step = most / 127.0f;
+    for (int64_t i = 0; i < n && step > 0 && isfinite(step); i++)
+        values[d * i] = rintf(fg_f16_to_f32(fg_stored_f16(values[d * i])) / step) * step;
+}
+
 // ---- k-means over pairs
 
 struct sample {
@@ -289,12 +301,17 @@ static int by_first(const void *pa, const void *pb)
 }
 
 // Rounded, then in ascending order of what was rounded.
-static bool store_pairs(uint16_t *lut, const float *c, int K)
+static bool store_pairs(uint16_t *lut, const float *c, int K, bool int8_tables)
 {
     float pairs[ENTRIES_MAX][2];
     for (int e = 0; e < K; e++)
         for (int t = 0; t < 2; t++)
-            pairs[e][t] = fg_f16_to_f32(fg_stored_f16(c[K * t + e]));
+            pairs[e][t] = c[K * t + e];
+    for (int t = 0; int8_tables && t < 2; t++)
+        to_grid(&pairs[0][t], K, 2);
+    for (int e = 0; e < K; e++)
+        for (int t = 0; t < 2; t++)
+            pairs[e][t] = fg_f16_to_f32(fg_stored_f16(pairs[e][t]));
     qsort(pairs, (size_t)K, sizeof *pairs, by_first);
     return store(lut, &pairs[0][0], 2 * (int64_t)K);
 }
@@ -336,7 +353,7 @@ static int fit_pairs(uint16_t *lut, double *inertia, int K, const float *W, cons
             best[j] = k.c[j];
     }
     if (inertia) *inertia = least;
-    if (!store_pairs(lut, best, K))
+    if (!store_pairs(lut, best, K, o->int8_tables))
         rc = fg_fail(err, FG_EINPUT, "quantize", NULL, o->name, "values that F16 holds",
                      "a table value past 65504");
 end:
@@ -438,6 +455,7 @@ static int fit_values(uint16_t *lut, double *inertia, int K, const float *W, con
         values[k] = (float)level[k];
     }
     if (inertia) *inertia = error;
+    if (o->int8_tables) to_grid(values, K, 1);
     if (!store(lut, values, K))
         rc = fg_fail(err, FG_EINPUT, "quantize", NULL, o->name, "values that F16 holds",
                      "a table value past 65504");

@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "quant/dequant.h"
 #include "quant/fit.h"
+#include "quant/tiles.h"
 #include "quant/matrices.h"
 
 static const enum fg_qformat luts[] = {FG_Q_V2X16, FG_Q_V2X64, FG_Q_LUT4};
@@ -98,6 +99,35 @@ static void gaussian_errors(void **state)
     free(train);
     free(held);
     free(out);
+}
+
+// Tables as the kernels have them in INT8: fast numerics take nothing from them, and the error of
+// the format rises by less than half a percent.
+static void tables_on_the_grid(void **state)
+{
+    (void)state;
+    const int64_t rows = 64, cols = 512;
+    struct fg_fit_options o = options();
+    float *W = gauss_matrix(rows, cols, 0.02, 9);
+    for (size_t i = 0; i < FG_COUNT(luts); i++) {
+        struct fg_fit_result r[2];
+        for (int grid = 0; grid < 2; grid++) {
+            o.int8_tables = grid != 0;
+            assert_int_equal(fg_fit_rtn(&r[grid], luts[i], W, rows, cols, &o, NULL), 0);
+        }
+        assert_true(r[1].e.noise < r[0].e.noise * 1.005);
+        const struct fg_qmat m = fg_fit_view(&r[1]);
+        float table[2][64], ts[2];
+        uint8_t u8[2][64];
+        fg_tiles_tables(table, u8, ts, &m);
+        for (int t = 0; t < fg_qformat_rows_per_index(luts[i]); t++)
+            for (int e = 0; e < 64; e++)
+                assert_true(fabsf(table[t][e] - ts[t] * (float)(u8[t][e] - 128)) <=
+                            fabsf(table[t][e]) * 0x1p-10f);
+        fg_fit_free(&r[0]);
+        fg_fit_free(&r[1]);
+    }
+    free(W);
 }
 
 static void expect_same(const struct fg_fit_result *a, const struct fg_fit_result *b)
@@ -319,6 +349,7 @@ static void as_many_as_entries(void **state)
             for (int64_t j = 0; j < cols; j++)
                 W[r * cols + j] = pairs[(5 * j + 3 * (r / d)) % K * 2 + r % d];
         struct fg_fit_options o = options();
+    o.int8_tables = false;
         struct fg_fit_result r;
         assert_int_equal(fg_fit_rtn(&r, luts[i], W, rows, cols, &o, NULL), 0);
         const struct fg_qmat m = fg_fit_view(&r);
@@ -417,6 +448,7 @@ int main(void)
         cmocka_unit_test(scales),
         cmocka_unit_test(weights_that_are_refused),
         cmocka_unit_test(gaussian_errors),
+        cmocka_unit_test(tables_on_the_grid),
         cmocka_unit_test(threads_and_levels),
         cmocka_unit_test(rounding),
         cmocka_unit_test(ties),

@@ -100,6 +100,13 @@ class Export:
         return 1.0 - 2.0 * flags, block
 
 
+def canonical(name):
+    for prefix in ("model.language_model.", "language_model.model.", "model."):
+        if name.startswith(prefix):
+            return name[len(prefix):]
+    return name
+
+
 SITES = {"gate": "mlp_in", "up": "mlp_in", "down": "mlp_mid"}
 READERS = ("in_proj_qkv", "in_proj_z", "q_proj", "k_proj", "v_proj")
 
@@ -109,7 +116,7 @@ def weights(export, config):
     out = {}
     for (stem, name), value in export.arrays.items():
         if stem == "small":
-            out[name] = value.to(torch.float64).numpy()
+            out[canonical(name)] = value.to(torch.float64).numpy()
     out["embed_tokens.weight"] = next(
         v.to(torch.float64).numpy() for (s, _), v in export.arrays.items() if s == "embed_tokens")
     widths = {"mlp_in": config.hidden_size, "mlp_mid": config.intermediate_size,
@@ -150,9 +157,7 @@ def reference(folder, arrays, tokens):
     missing = []
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            key = name.split("model.", 1)[-1] if name.startswith("model.") else name
-            key = key[len("language_model."):] if key.startswith("language_model.") else key
-            value = arrays.pop(key, None)
+            value = arrays.pop(canonical(name), None)
             if value is None:
                 missing.append(name)
                 continue
