@@ -236,7 +236,7 @@ static int by_place(const void *a, const void *b)
 static void finish(struct fg_export_load *l)
 {
     struct fg_export *e = l->e;
-    qsort(e->mats, (size_t)e->n_mats, sizeof *e->mats, by_mat_name);
+    if (e->n_mats) qsort(e->mats, (size_t)e->n_mats, sizeof *e->mats, by_mat_name);
     if (e->n_small) qsort(e->small, (size_t)e->n_small, sizeof *e->small, by_small_name);
     if (e->n_rots) qsort(e->rots, (size_t)e->n_rots, sizeof *e->rots, by_place);
     e->set = (struct fg_qset){.mats = e->mats,
