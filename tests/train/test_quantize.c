@@ -154,7 +154,7 @@ static double measure(const struct fg_qset *set, const struct fg_quant_source *s
     int64_t n = mat->m.rows * mat->m.cols;
     assert_int_equal(t.rows * t.cols, n);
     float *q = reconstruct(set, mat), *w = malloc((size_t)n * sizeof *w);
-    uint8_t *raw = malloc((size_t)n * sizeof *w);
+    void *raw = malloc((size_t)n * sizeof(float));
     assert_true(w && raw);
     assert_int_equal(fg_quant_source_read(src, &t, 0, t.rows, raw, NULL), 0);
     kernels->widen(w, raw, t.dtype, n);
