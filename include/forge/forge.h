@@ -52,10 +52,11 @@ struct forge_engine_options {
     // is not compiled yet is compiled first, with lines to `compile_line`. NULL: packed in memory.
     const char *state_dir;
     void (*compile_line)(void *ctx, const char *line); // may be NULL; ctx is log_ctx
-    int64_t ctx;       // the largest context that sessions will have; 0: 16384 at most
-    bool allow_paging; // a model that does not fit into memory is a warning
-    int threads;       // 0: forge_threads_default()
-    const char *isa;   // kernel level; NULL: the best
+    bool (*stop)(void *ctx); // asked while compiling; true ends opening with FG_EINTERRUPTED
+    int64_t ctx;             // the largest context that sessions will have; 0: 16384 at most
+    bool allow_paging;       // a model that does not fit into memory is a warning
+    int threads;             // 0: forge_threads_default()
+    const char *isa;         // kernel level; NULL: the best
     enum forge_numerics numerics;
     const char *chat_template; // variant name that overrides detection; NULL: detect
     bool strict;               // unknown tensors are an error

@@ -96,6 +96,12 @@ static void on_compile(void *ctx, const struct fg_compile_event *event)
         o->compile_line(o->log_ctx, line);
 }
 
+static bool on_stop(void *ctx)
+{
+    const struct forge_engine_options *o = ctx;
+    return o->stop(o->log_ctx);
+}
+
 // Does the model of a build fit into memory? Its packages have `bytes`.
 static int check_memory(const struct forge_engine *e, const struct forge_engine_options *o,
                         const struct fg_build *build, uint64_t bytes, struct fg_error *err)
@@ -133,17 +139,20 @@ static int prepare_build(struct forge_engine *e, const struct forge_engine_optio
     if (bytes >= COMPILE_BYTES_MIN) {
         rc = check_memory(e, o, build, bytes, err);
         if (rc == 0 && o->state_dir) {
-            bool fast = o->numerics == FORGE_FAST;
+            bool fast = o->numerics == FORGE_FAST, forced = o->isa && o->isa[0];
             const struct fg_compile_options compile = {.build = build,
                                                        .state_dir = o->state_dir,
-                                                       .isa = e->kernels->isa,
+                                                       .isa = forced ? e->kernels->isa : NULL,
                                                        .numerics = fast ? "fast" : "exact",
                                                        .threads = fg_pool_threads(e->pool),
                                                        .pool = e->pool,
                                                        .wait = true,
                                                        .event = on_compile,
+                                                       .stop = o->stop ? on_stop : NULL,
                                                        .ctx_event = (void *)(uintptr_t)o};
             rc = fg_compile(&e->compiled, &compile, err);
+            // A level whose kernels fail their test is not used.
+            if (rc == 0) rc = fg_kernels_get(&e->kernels, fg_compiled_plan(e->compiled)->isa, err);
         }
     }
     fg_build_close(build);

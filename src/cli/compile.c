@@ -4,126 +4,11 @@
 #include "base/progress.h"
 #include "base/thread.h"
 #include "cli/cli.h"
-#include "runtime/compile.h"
+#include "eval/tune.h"
+#include "runtime/compile_text.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-// ---- lines
-
-// "37s", "8m37s", "2h11m"
-static char *duration(char *out, size_t cap, double seconds)
-{
-    int64_t s = seconds > 0 ? (int64_t)(seconds + 0.5) : 0;
-    if (s < 60)
-        snprintf(out, cap, "%" PRId64 "s", s);
-    else if (s < 3600)
-        snprintf(out, cap, "%" PRId64 "m%02" PRId64 "s", s / 60, s % 60);
-    else
-        snprintf(out, cap, "%" PRId64 "h%02" PRId64 "m", s / 3600, s % 3600 / 60);
-    return out;
-}
-
-// Decimal, as disks are sold: "10.5 GB".
-static char *amount(char *out, size_t cap, uint64_t bytes)
-{
-    double b = (double)bytes;
-    if (b < 1e6)
-        snprintf(out, cap, "%.0f kB", b / 1e3);
-    else if (b < 1e9)
-        snprintf(out, cap, "%.0f MB", b / 1e6);
-    else if (b < 1e11)
-        snprintf(out, cap, "%.1f GB", b / 1e9);
-    else
-        snprintf(out, cap, "%.0f GB", b / 1e9);
-    return out;
-}
-
-static char *entries(char *out, size_t cap, const struct fg_compile_plan *p)
-{
-    size_t n = 0;
-    out[0] = '\0';
-    for (int i = 0; i < p->n_entries && n < cap; i++) {
-        int64_t ctx = p->entries[i].ctx;
-        bool k = ctx % 1024 == 0;
-        n += (size_t)snprintf(out + n, cap - n, "%s%" PRId64 "%s", i ? " " : "",
-                              k ? ctx / 1024 : ctx, k ? "K" : "");
-    }
-    return out;
-}
-
-static void print_plan(const struct fg_compile_event *e)
-{
-    char list[256], to_write[32], free_bytes[32];
-    entries(list, sizeof list, e->plan);
-    if (e->missing == 0) { // of a dry run; else the last line says it
-        fprintf(stderr, "[compile] %" PRIu64 " packages ready for %s; nothing to write\n",
-                e->packages, e->isa);
-        return;
-    }
-    fprintf(stderr,
-            "[compile] %" PRIu64 " of %" PRIu64 " packages to specialize for %s, numerics %s, "
-            "tile abi %" PRId64 "; entries %s; %s to write, %s free\n",
-            e->missing, e->packages, e->isa, e->numerics, e->plan->tile_abi, list,
-            amount(to_write, sizeof to_write, e->bytes),
-            amount(free_bytes, sizeof free_bytes, e->free_bytes));
-}
-
-static void print_line(const struct fg_compile_event *e)
-{
-    char time[32], left[32], expected[32];
-    const char *name = e->name ? e->name : "";
-    duration(time, sizeof time, e->seconds);
-    duration(left, sizeof left, e->left_s);
-    duration(expected, sizeof expected, e->expected_s);
-    switch (e->kind) {
-    case FG_COMPILE_PLAN: print_plan(e); break;
-    case FG_COMPILE_ESTIMATE:
-        fprintf(stderr,
-                "[compile] estimated %s in total; safe to stop at any time: finished packages are "
-                "kept\n",
-                expected);
-        break;
-    case FG_COMPILE_PACKAGE:
-        fprintf(stderr,
-                "[compile] compiling %s (%" PRIu64 "/%" PRIu64 "): expected %s, total left %s\n",
-                name, e->index, e->missing, expected, left);
-        break;
-    case FG_COMPILE_HEARTBEAT:
-        fprintf(stderr,
-                "[compile] %s (%" PRIu64 "/%" PRIu64 "): %s so far (expected %s); %s left in "
-                "total\n",
-                name, e->index, e->missing, time, expected, left);
-        break;
-    case FG_COMPILE_PACKAGE_DONE:
-        fprintf(stderr, "[compile] compiled %s in %s (%" PRIu64 "/%" PRIu64 " done); %s left\n",
-                name, time, e->index, e->missing, left);
-        break;
-    case FG_COMPILE_PURGED:
-        fprintf(stderr, "[compile] %s: damaged, made again: %s\n", name, e->text);
-        break;
-    case FG_COMPILE_CHANGED:
-        fprintf(stderr, "[compile] %s changed while it was read; once more\n", name);
-        break;
-    case FG_COMPILE_LOWER: fprintf(stderr, "[compile] %s; using %s\n", e->text, e->isa); break;
-    case FG_COMPILE_WAITING:
-        fprintf(stderr, "[compile] waiting for process %ld, which makes %s: %s so far\n", e->pid,
-                name, time);
-        break;
-    case FG_COMPILE_HASHING:
-        fprintf(stderr, "[compile] hashing %" PRIu64 " packages, %s\n", e->packages,
-                amount(left, sizeof left, e->bytes));
-        break;
-    case FG_COMPILE_TUNING: fprintf(stderr, "[compile] measuring this machine\n"); break;
-    case FG_COMPILE_DONE:
-        if (e->missing)
-            fprintf(stderr, "[compile] done in %s: %" PRIu64 " packages ready for %s\n", time,
-                    e->packages, e->isa);
-        else
-            fprintf(stderr, "[compile] %" PRIu64 " packages ready for %s\n", e->packages, e->isa);
-        break;
-    }
-}
 
 // ---- events as JSON, one object per line
 
@@ -211,12 +96,19 @@ static void print_json(const struct fg_compile_event *e)
     fg_jwrite_free(&w);
 }
 
+static void print_line(const struct fg_compile_event *e)
+{
+    char line[FG_COMPILE_LINE];
+    if (fg_compile_line(line, sizeof line, e)) fprintf(stderr, "[compile] %s\n", line);
+}
+
 // ---- the job
 
 struct job {
     const struct fg_cli *cli;
     struct fg_compile_event last; // of FG_COMPILE_PLAN and DONE, for the result
     uint64_t bytes;               // to write
+    struct fg_tune tune;
 };
 
 static void on_event(void *ctx, const struct fg_compile_event *e)
@@ -238,6 +130,20 @@ static bool on_stop(void *ctx)
 {
     (void)ctx;
     return fg_signals_pending() != 0;
+}
+
+static bool stop_tuning(void *ctx)
+{
+    return on_stop(ctx);
+}
+
+// The build is whole now; the engine maps what was made.
+static int measure(void *ctx, const struct fg_compiled *c, struct fg_tuning *out,
+                   struct fg_error *err)
+{
+    const struct job *j = ctx;
+    (void)c;
+    return fg_tune_measure(out, &j->tune, err);
 }
 
 static int heartbeat(const struct fg_cli *cli, double *seconds, struct fg_error *err)
@@ -296,6 +202,7 @@ static int run_compile(struct fg_cli *cli, struct fg_error *err)
         .dry_run = fg_args_flag(args, "dry-run"),
         .event = on_event,
         .stop = on_stop,
+        .measure = fg_args_flag(args, "tune") ? measure : NULL,
         .ctx_event = &j,
     };
     int jobs = fg_args_given(args, "jobs") ? (int)fg_args_int(args, "jobs")
@@ -307,6 +214,14 @@ static int run_compile(struct fg_cli *cli, struct fg_error *err)
     if (rc == 0) rc = fg_pool_new(&o.pool, jobs, err);
     if (rc == 0) {
         o.state_dir = state;
+        j.tune = (struct fg_tune){
+            .engine = {.model = o.build_dir,
+                       .state_dir = state,
+                       .isa = cli->isa,
+                       .threads = cli->threads,
+                       .numerics = strcmp(o.numerics, "exact") == 0 ? FORGE_EXACT : FORGE_FAST},
+            .stop = stop_tuning,
+        };
         fg_signals_catch();
         rc = fg_compile(&c, &o, err);
     }
@@ -357,6 +272,12 @@ static const struct fg_opt options[] = {
      .kind = FG_OPT_FLAG,
      .group = "Compile",
      .help = "make everything again that this machine has of the build"},
+    {.name = "tune",
+     .kind = FG_OPT_FLAG,
+     .def = "on",
+     .listed_negative = true,
+     .group = "Compile",
+     .help = "do not measure threads and the cost of rows at the end, a minute at most"},
     {.name = "dry-run",
      .kind = FG_OPT_FLAG,
      .group = "Compile",

@@ -179,6 +179,14 @@ static void compile_line(void *ctx, const char *line)
     if (cli->log.level > FG_LOG_ERROR) fprintf(stderr, "[compile] %s\n", line);
 }
 
+// Only after signals are caught does one stop a compilation in order; before that it ends the
+// program, which loses nothing either.
+static bool stop_compile(void *ctx)
+{
+    (void)ctx;
+    return fg_signals_pending() != 0;
+}
+
 int fg_cli_engine(struct fg_cli *cli, enum fg_cli_part part, struct forge_engine **out,
                   struct fg_error *err)
 {
@@ -196,6 +204,7 @@ int fg_cli_engine(struct fg_cli *cli, enum fg_cli_part part, struct forge_engine
         .allow_paging = fg_args_flag(&cli->args, "allow-paging"),
         .state_dir = state,
         .compile_line = compile_line,
+        .stop = stop_compile,
         .model_only = part == FG_CLI_WEIGHTS,
         .text_only = part == FG_CLI_TEXT,
         .log_level = (enum forge_log_level)cli->log.level,
