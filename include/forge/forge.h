@@ -54,6 +54,7 @@ struct forge_engine_options {
     void (*compile_line)(void *ctx, const char *line); // may be NULL; ctx is log_ctx
     bool (*stop)(void *ctx); // asked while compiling; true ends opening with FG_EINTERRUPTED
     int64_t ctx;             // the largest context that sessions will have; 0: 16384 at most
+    bool copy_weights;       // compiled weights into memory with huge pages, not mapped
     bool allow_paging;       // a model that does not fit into memory is a warning
     int threads;             // 0: forge_threads_default()
     const char *isa;         // kernel level; NULL: the best

@@ -147,6 +147,8 @@ static int prepare_build(struct forge_engine *e, const struct forge_engine_optio
                                                        .threads = fg_pool_threads(e->pool),
                                                        .pool = e->pool,
                                                        .wait = true,
+                                                       .memory = o->copy_weights ? FG_TILEFILE_COPY
+                                                                                 : FG_TILEFILE_AUTO,
                                                        .event = on_compile,
                                                        .stop = o->stop ? on_stop : NULL,
                                                        .ctx_event = (void *)(uintptr_t)o};

@@ -32,8 +32,15 @@ struct worker {
     int index; // 1 .. n_threads - 1
 };
 
+// What is left of a thread's items in fg_pool_run_near; `next` may pass `end`.
+struct stretch {
+    _Alignas(64) _Atomic int64_t next;
+    int64_t end;
+};
+
 struct fg_pool {
     int n_threads, n_started;
+    struct stretch *stretches; // [n_threads]
     struct worker *workers;
 
     _Alignas(64) _Atomic uint64_t ticket;
@@ -128,7 +135,10 @@ int fg_pool_new(struct fg_pool **out, int n_threads, struct fg_error *err)
     p->n_threads = n_threads;
     atomic_store(&p->ticket, CLOSED);
     p->workers = calloc((size_t)n_threads, sizeof *p->workers);
-    if (!p->workers) {
+    p->stretches = aligned_alloc(64, (size_t)n_threads * sizeof *p->stretches);
+    if (!p->workers || !p->stretches) {
+        free(p->workers);
+        free(p->stretches);
         free(p);
         return fg_fail_memory(err, "threads", (uint64_t)n_threads * sizeof *p->workers);
     }
@@ -163,6 +173,7 @@ void fg_pool_free(struct fg_pool *p)
     for (int i = 1; i <= p->n_started; i++)
         pthread_join(p->workers[i].thread, NULL);
     free(p->workers);
+    free(p->stretches);
     free(p);
 }
 
@@ -223,6 +234,53 @@ void fg_pool_run(struct fg_pool *p, int64_t n_items, fg_job_fn fn, void *ctx)
             run_slice(p, (uint32_t)n, slice_item, &s);
         }
     }
+}
+
+struct near_job {
+    struct fg_pool *pool;
+    fg_job_fn fn;
+    void *ctx;
+};
+
+static int64_t left(const struct stretch *s)
+{
+    return s->end - atomic_load_explicit(&s->next, memory_order_relaxed);
+}
+
+// A ticket is good for one item, whichever: there are as many tickets as items, so a thread that
+// holds one finds one.
+static void near_item(void *ctx, int64_t ticket, int worker)
+{
+    const struct near_job *job = ctx;
+    struct stretch *all = job->pool->stretches, *s = &all[worker];
+    (void)ticket;
+    for (;;) {
+        if (left(s) <= 0) {
+            s = all;
+            for (int i = 1; i < job->pool->n_threads; i++)
+                if (left(&all[i]) > left(s)) s = &all[i];
+        }
+        int64_t item = atomic_fetch_add_explicit(&s->next, 1, memory_order_relaxed);
+        if (item >= s->end) continue;
+        job->fn(job->ctx, item, worker);
+        return;
+    }
+}
+
+void fg_pool_run_near(struct fg_pool *p, int64_t n_items, fg_job_fn fn, void *ctx)
+{
+    if (n_items <= p->n_threads || p->n_threads == 1) {
+        fg_pool_run(p, n_items, fn, ctx);
+        return;
+    }
+    const int64_t n = p->n_threads, each = n_items / n, more = n_items % n;
+    for (int64_t i = 0, first = 0; i < n; i++) {
+        atomic_store_explicit(&p->stretches[i].next, first, memory_order_relaxed);
+        first += each + (i < more);
+        p->stretches[i].end = first;
+    }
+    struct near_job job = {p, fn, ctx};
+    fg_pool_run(p, n_items, near_item, &job);
 }
 
 // First number of a sysfs list such as "0,4" or "0-1"; -1 when it can't be read.

@@ -24,6 +24,11 @@ int fg_pool_threads(const struct fg_pool *pool);
 // inline.
 void fg_pool_run(struct fg_pool *pool, int64_t n_items, fg_job_fn fn, void *ctx);
 
+// The same, for items that are neighbours in memory: each thread goes through a stretch of its own,
+// item after item, and then helps where most is left. n_threads streams are read faster than as
+// many threads that take turns on one.
+void fg_pool_run_near(struct fg_pool *pool, int64_t n_items, fg_job_fn fn, void *ctx);
+
 // CPUs this process may use: affinity mask, then the cgroup quota rounded up; SMT siblings count
 // once. At least 1.
 int fg_threads_default(void);

@@ -176,6 +176,7 @@ static struct forge_engine_options engine_options(const struct bench_job *j, int
         .state_dir = j->state_dir,
         .compile_line = fg_args_flag(args, "quiet") ? NULL : on_line,
         .ctx = j->positions,
+        .copy_weights = strcmp(fg_args_text(args, "weights"), "copy") == 0,
         .allow_paging = fg_args_flag(args, "allow-paging"),
     };
 }
@@ -460,6 +461,13 @@ static const struct fg_opt options[] = {
      .listed_negative = true,
      .group = "Model",
      .help = "write the bundle of --shape and stop"},
+    {.name = "weights",
+     .kind = FG_OPT_CHOICE,
+     .value = "HOW",
+     .def = "map",
+     .choices = "map|copy",
+     .group = "Model",
+     .help = "compiled weights: map (the file) or copy (into memory with huge pages)"},
     {.name = "allow-paging",
      .kind = FG_OPT_FLAG,
      .group = "Model",

@@ -22,10 +22,6 @@
 #define PASS_ROWS (2 * TILE_ROWS)
 #define SETS 2
 #define AHEAD 3 // strips between look-up and product
-// Strips whose weights stay in the first cache: several passes go over eight at a time, which
-// leaves room for the activations; a single pass needs those looked up ahead.
-#define KEPT_STRIPS 8
-#define RING_STRIPS 4
 // Activation rows that a thread's cache keeps while panels go by, and weights while rows do.
 #define CHUNK_BYTES (1 << 20)
 #define CHUNK_ROWS_MIN 64
@@ -46,8 +42,8 @@
 #define TILES 8
 
 struct scratch {
-    uint8_t weights[KEPT_STRIPS][SETS][TILE_BYTES];
-    int32_t exact[CHUNK_ROWS_MAX / PASS_ROWS][SETS][PASS_ROWS][FG_LUT_LANES]; // of a block
+    uint8_t weights[STRIPS][SETS][TILE_BYTES];       // of a block, looked up
+    int32_t exact[2][SETS][PASS_ROWS][FG_LUT_LANES]; // of a block, of one pass and the one before
     float sums[CHUNK_ROWS_MAX][SETS][FG_LUT_LANES];
 };
 static_assert(sizeof(struct scratch) <= 512 << 10, "no more than fg_lut_scratch_bytes");
@@ -76,12 +72,11 @@ static void configure(int64_t rows)
     _tile_loadconfig(&c);
 }
 
-// One block of columns of a panel.
+// One block of columns of a panel, and the one after it.
 struct panel {
     const uint8_t *stream[SETS]; // of each group at the block's first column; pairs use the first
-    int64_t n_units;
-    int64_t first, end; // strips in work
-    int64_t ring;       // strips of s->weights in use, less one; a power of two less one
+    int64_t n_units;             // from there to the end of the group
+    int64_t n_strips;            // of this block
     __m512i table[2];
     struct scratch *s;
 };
@@ -108,13 +103,13 @@ FG_INLINE void look_up_unit(const enum fg_layout l, const int sets, const struct
     }
 }
 
-// Strip i as B tiles. What a short strip leaves as it was meets activations of 0.
+// Strip i as B tiles; past the block's last strip it is the next block's. What a short strip leaves
+// as it was meets activations of 0.
 FG_INLINE void look_up_strip(const enum fg_layout l, const int sets, const struct panel *p,
                              int64_t i)
 {
     const int regs = regs_per_unit(l), units = TILE_ROWS / regs;
-    if (i >= p->end) return;
-    uint8_t(*to)[TILE_BYTES] = p->s->weights[i & p->ring];
+    uint8_t(*to)[TILE_BYTES] = p->s->weights[i % STRIPS];
     int64_t first = i * units, n = p->n_units - first;
     if (n >= units) {
         if (l == FG_I8) return;
@@ -132,7 +127,7 @@ FG_INLINE const uint8_t *tile_b(const enum fg_layout l, const struct panel *p, i
 {
     if (l == FG_I8 && (strip + 1) * TILE_ROWS <= p->n_units)
         return p->stream[set] + strip * TILE_BYTES;
-    return p->s->weights[strip & p->ring][set];
+    return p->s->weights[strip % STRIPS][set];
 }
 
 // One strip onto the sums; first: in a pass of one half, onto those of the first half's registers.
@@ -144,8 +139,8 @@ FG_INLINE void multiply_strip(const enum fg_layout l, const int sets, const int 
     // later strips after them.
     __asm__ volatile("" : : : "memory");
     const int8_t *at = x + i * STRIP_COLS;
-    if (first) _tile_loadd(A0, at, ld);
-    if (!first || halves == 2) _tile_loadd(A1, at + (halves - 1) * TILE_ROWS * ld, ld);
+    if (first) _tile_stream_loadd(A0, at, ld);
+    if (!first || halves == 2) _tile_stream_loadd(A1, at + (halves - 1) * TILE_ROWS * ld, ld);
     _tile_loadd(B0, tile_b(l, p, i, 0), 64);
     if (sets == 2) _tile_loadd(B1, tile_b(l, p, i, 1), 64);
     __asm__ volatile("" : : : "memory");
@@ -159,61 +154,61 @@ FG_INLINE void multiply_strip(const enum fg_layout l, const int sets, const int 
     }
 }
 
-// The strips in work onto the sums of a pass, from zero at the block's first. x: the pass's first
-// row at the block's first column. A product takes longer to finish than four take to start, so a
-// pass of one half uses all four sums in turn.
+// Sums of a pass that wait to be folded: row by row between the products of the next pass, which
+// they do not keep waiting that way.
+struct waiting {
+    int32_t (*exact)[PASS_ROWS][FG_LUT_LANES]; // [SETS]
+    float (*sums)[SETS][FG_LUT_LANES];         // of the pass's rows
+    const int32_t *sum;                        // of the pass's first row and block, n_blocks apart
+    const float *sx;
+    int64_t n_blocks, at, end; // rows [at, end) are left
+};
+
+// sums = fma(exact - 128 * sum, sx, sums) for the next row.
+FG_INLINE void fold_row(const int sets, const int halves, struct waiting *w)
+{
+    if (w->at >= w->end) return;
+    const int64_t i = w->at++;
+    __m512i bias = _mm512_set1_epi32(128 * w->sum[i * w->n_blocks]);
+    __m512 sx = _mm512_set1_ps(w->sx[i * w->n_blocks]);
+    FG_UNROLL_FULL
+    for (int c = 0; c < sets; c++) {
+        __m512i acc = _mm512_load_si512(w->exact[c][i]);
+        if (halves == 1) acc = _mm512_add_epi32(acc, _mm512_load_si512(w->exact[c][i + TILE_ROWS]));
+        acc = _mm512_sub_epi32(acc, bias);
+        float *sum = w->sums[i][c];
+        _mm512_store_ps(sum, _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc), sx, _mm512_load_ps(sum)));
+    }
+}
+
+// A block's products with the rows of a pass, into exact. x: the pass's first row at the block's
+// first column. look: AHEAD strips before they are multiplied, those of this block from `look_from`
+// and up to, not including, look_to are looked up. A product takes longer to finish than four take
+// to start, so a pass of one half uses all four sums in turn.
 FG_INLINE void multiply(const enum fg_layout l, const int sets, const int halves,
                         const struct panel *p, int32_t (*exact)[PASS_ROWS][FG_LUT_LANES],
-                        const int8_t *x, int64_t ld, const int look)
+                        const int8_t *x, int64_t ld, int64_t look_from, int64_t look_to,
+                        struct waiting *w)
 {
-    if (p->first == 0) {
-        _tile_zero(C00);
-        _tile_zero(C01);
-        _tile_zero(C10);
-        _tile_zero(C11);
-    } else {
-        _tile_loadd(C00, exact[0], 64);
-        _tile_loadd(C10, exact[0] + TILE_ROWS, 64);
-        if (sets == 2) _tile_loadd(C01, exact[1], 64);
-        if (sets == 2) _tile_loadd(C11, exact[1] + TILE_ROWS, 64);
+    _tile_zero(C00);
+    _tile_zero(C01);
+    _tile_zero(C10);
+    _tile_zero(C11);
+    for (int64_t i = 0; i < p->n_strips; i++) {
+        if (i + AHEAD >= look_from && i + AHEAD < look_to) look_up_strip(l, sets, p, i + AHEAD);
+        if (halves == 2 || i % 2 == 0)
+            multiply_strip(l, sets, halves, 1, p, i, x, ld);
+        else
+            multiply_strip(l, sets, halves, 0, p, i, x, ld);
+        fold_row(sets, halves, w);
+        if (halves == 2) fold_row(sets, halves, w);
     }
-    int64_t i = p->first;
-    if (look) {
-        for (int64_t j = i; j < i + AHEAD; j++)
-            look_up_strip(l, sets, p, j);
-    }
-    for (; i + 1 < p->end; i += 2) {
-        if (look) look_up_strip(l, sets, p, i + AHEAD);
-        multiply_strip(l, sets, halves, 1, p, i, x, ld);
-        if (look) look_up_strip(l, sets, p, i + AHEAD + 1);
-        multiply_strip(l, sets, halves, halves == 2, p, i + 1, x, ld);
-    }
-    if (i < p->end) multiply_strip(l, sets, halves, 1, p, i, x, ld);
+    while (w->at < w->end)
+        fold_row(sets, halves, w);
     _tile_stored(C00, exact[0], 64);
     _tile_stored(C10, exact[0] + TILE_ROWS, 64);
     if (sets == 2) _tile_stored(C01, exact[1], 64);
     if (sets == 2) _tile_stored(C11, exact[1] + TILE_ROWS, 64);
-}
-
-// sums = fma(exact - 128 * sum, sx, sums) for rows [from, rows) of a pass; b0: place of its first
-// row's block in x->sx.
-FG_INLINE void fold(const int sets, const int halves, int32_t (*exact)[PASS_ROWS][FG_LUT_LANES],
-                    float (*sums)[SETS][FG_LUT_LANES], const struct fg_act *x, int64_t b0,
-                    int64_t from, int64_t rows)
-{
-    for (int64_t i = from; i < rows; i++) {
-        __m512i bias = _mm512_set1_epi32(128 * x->sum[b0 + i * x->n_blocks]);
-        __m512 sx = _mm512_set1_ps(x->sx[b0 + i * x->n_blocks]);
-        FG_UNROLL_FULL
-        for (int c = 0; c < sets; c++) {
-            __m512i acc = _mm512_load_si512(exact[c][i]);
-            if (halves == 1)
-                acc = _mm512_add_epi32(acc, _mm512_load_si512(exact[c][i + TILE_ROWS]));
-            acc = _mm512_sub_epi32(acc, bias);
-            float *sum = sums[i][c];
-            _mm512_store_ps(sum, _mm512_fmadd_ps(_mm512_cvtepi32_ps(acc), sx, _mm512_load_ps(sum)));
-        }
-    }
 }
 
 FG_INLINE int64_t min_i64(int64_t a, int64_t b)
@@ -221,69 +216,60 @@ FG_INLINE int64_t min_i64(int64_t a, int64_t b)
     return a < b ? a : b;
 }
 
-// Block b of a panel for T rows from t0 on, one pass.
-FG_INLINE void block_single(const enum fg_layout l, const int sets, struct panel *p,
-                            const struct fg_act *x, int64_t b, int64_t t0, int64_t T)
+// Block b of a panel for T rows from t0 on, in passes of pass_rows; where that does not divide T,
+// the last begins early and leaves out the rows that the one before has had. last: no block
+// follows.
+FG_INLINE void block_product(const enum fg_layout l, const int sets, const int halves,
+                             const struct panel *p, const struct fg_act *x, int64_t b, int64_t t0,
+                             int64_t T, int64_t pass_rows, bool last, struct waiting *w)
 {
-    const int8_t *codes = x->xc + t0 * x->ld + b * FG_ACT_BLOCK;
-    const int64_t at = t0 * x->n_blocks + b;
-    p->ring = RING_STRIPS - 1;
-    if (T <= TILE_ROWS) {
-        multiply(l, sets, 1, p, p->s->exact[0], codes, x->ld, 1);
-        fold(sets, 1, p->s->exact[0], p->s->sums, x, at, 0, T);
-    } else {
-        multiply(l, sets, 2, p, p->s->exact[0], codes, x->ld, 1);
-        fold(sets, 2, p->s->exact[0], p->s->sums, x, at, 0, T);
-    }
-}
-
-// The same in several passes of pass_rows; where that does not divide T, the last begins early.
-FG_INLINE void block_many(const enum fg_layout l, const int sets, struct panel *p,
-                          const struct fg_act *x, int64_t b, int64_t t0, int64_t T,
-                          int64_t pass_rows)
-{
-    const int64_t n_strips = p->end;
-    p->ring = KEPT_STRIPS - 1;
-    for (p->first = 0; p->first < n_strips; p->first = p->end) {
-        p->end = min_i64(p->first + KEPT_STRIPS, n_strips);
-        for (int64_t done = 0, pass = 0; done < T; pass++) {
-            int64_t t = min_i64(done, T - pass_rows);
-            const int8_t *codes = x->xc + (t0 + t) * x->ld + b * FG_ACT_BLOCK;
-            if (pass == 0)
-                multiply(l, sets, 2, p, p->s->exact[pass], codes, x->ld, 1);
-            else
-                multiply(l, sets, 2, p, p->s->exact[pass], codes, x->ld, 0);
-            if (p->end == n_strips)
-                fold(sets, 2, p->s->exact[pass], p->s->sums + t, x, (t0 + t) * x->n_blocks + b,
-                     done - t, pass_rows);
-            done = t + pass_rows;
-        }
+    struct scratch *s = p->s;
+    for (int64_t done = 0; done < T;) {
+        const int64_t t = min_i64(done, T - pass_rows), at = (t0 + t) * x->n_blocks + b;
+        const bool final = t + pass_rows >= T;
+        int32_t(*exact)[PASS_ROWS][FG_LUT_LANES] =
+            w->exact == s->exact[0] ? s->exact[1] : s->exact[0];
+        multiply(l, sets, halves, p, exact, x->xc + (t0 + t) * x->ld + b * FG_ACT_BLOCK, x->ld,
+                 done == 0 ? AHEAD : p->n_strips,
+                 final && !last ? p->n_strips + AHEAD
+                 : done == 0    ? p->n_strips
+                                : 0,
+                 w);
+        *w = (struct waiting){.exact = exact,
+                              .sums = s->sums + t,
+                              .sum = x->sum + at,
+                              .sx = x->sx + at,
+                              .n_blocks = x->n_blocks,
+                              .at = done - t,
+                              .end = pass_rows};
+        done = t + pass_rows;
     }
 }
 
 // Rows [t0, t0 + T) of a panel that starts at group g.
-FG_INLINE void panel_product(const enum fg_layout l, const int sets, float *y, int64_t ldy,
-                             const struct fg_lut *w, int64_t g, const struct fg_act *x, int64_t t0,
-                             int64_t T, int64_t pass_rows, struct scratch *s)
+FG_INLINE void panel_product(const enum fg_layout l, const int sets, const int halves, float *y,
+                             int64_t ldy, const struct fg_lut *w, int64_t g, const struct fg_act *x,
+                             int64_t t0, int64_t T, int64_t pass_rows, struct scratch *s)
 {
     const int64_t unit_cols = fg_layout_unit_cols(l), unit_bytes = fg_layout_unit_bytes(l);
     const int64_t group_bytes = fg_layout_group_bytes(l, w->n_in), rows = fg_layout_rows(l);
     const uint8_t *group = w->tiles + g * group_bytes;
     struct panel p = {.s = s};
+    struct waiting wait = {.exact = NULL};
     load_tables(l, p.table, w);
     memset(s->sums, 0, (size_t)T * sizeof s->sums[0]);
     for (int64_t b = 0; b < x->n_blocks; b++) {
         int64_t at = b * FG_ACT_BLOCK, cols = min_i64(w->n_in - at, FG_ACT_BLOCK);
-        p.n_units = (cols + unit_cols - 1) / unit_cols;
-        p.first = 0;
-        p.end = (cols + STRIP_COLS - 1) / STRIP_COLS;
+        p.n_units = (w->n_in - at + unit_cols - 1) / unit_cols;
+        p.n_strips = (cols + STRIP_COLS - 1) / STRIP_COLS;
         p.stream[0] = group + at / unit_cols * unit_bytes;
         p.stream[1] = p.stream[0] + group_bytes;
-        if (pass_rows == T)
-            block_single(l, sets, &p, x, b, t0, T);
-        else
-            block_many(l, sets, &p, x, b, t0, T, pass_rows);
+        for (int64_t i = 0; b == 0 && i < AHEAD && i < p.n_strips; i++)
+            look_up_strip(l, sets, &p, i);
+        block_product(l, sets, halves, &p, x, b, t0, T, pass_rows, b + 1 == x->n_blocks, &wait);
     }
+    while (wait.at < wait.end)
+        fold_row(sets, halves, &wait);
     for (int64_t t = 0; t < T; t++) {
         float *to = y + (t0 + t) * ldy + g * rows;
         store_rows(l, to, w->scale_ts + g * rows, s->sums[t][0], w->n_out - g * rows);
@@ -301,9 +287,17 @@ FG_INLINE void gemm_chunk(const enum fg_layout l, float *y, int64_t ldy, const s
     const int64_t groups = rows_per_lane(l) == 2 ? 1 : SETS;
     configure(pass_rows);
     int64_t g = g0;
-    for (; g + groups <= g1; g += groups)
-        panel_product(l, SETS, y, ldy, w, g, x, t0, T, pass_rows, s);
-    if (rows_per_lane(l) == 1 && g < g1) panel_product(l, 1, y, ldy, w, g, x, t0, T, pass_rows, s);
+    for (; g + groups <= g1; g += groups) {
+        if (pass_rows <= TILE_ROWS)
+            panel_product(l, SETS, 1, y, ldy, w, g, x, t0, T, pass_rows, s);
+        else
+            panel_product(l, SETS, 2, y, ldy, w, g, x, t0, T, pass_rows, s);
+    }
+    if (rows_per_lane(l) == 2 || g >= g1) return;
+    if (pass_rows <= TILE_ROWS)
+        panel_product(l, 1, 1, y, ldy, w, g, x, t0, T, pass_rows, s);
+    else
+        panel_product(l, 1, 2, y, ldy, w, g, x, t0, T, pass_rows, s);
 }
 
 FG_INLINE int64_t clamp(int64_t v, int64_t low, int64_t high)

@@ -10,8 +10,8 @@
 
 #define ACCS 16
 #define SETS_MAX 8
-#define PREFETCH_BYTES 2048
-#define CHUNK 2048 // rows of activations whose sums lie in scratch
+#define PREFETCH_BYTES 4096 // a page: what the cores' own prefetchers stop at
+#define CHUNK 2048          // rows of activations whose sums lie in scratch
 
 // One block of columns for T rows: sums[t][component][lane] = fma(acc, sx, sums).
 struct block {
@@ -37,7 +37,7 @@ FG_INLINE void add_unit(const enum fg_layout l, const int T, const int sets, __m
     unit_indices(l, index, unit);
     FG_UNROLL_FULL
     for (int line = 0; line < fg_layout_unit_bytes(l); line += 64)
-        _mm_prefetch((const char *)unit + line + PREFETCH_BYTES, _MM_HINT_T0);
+        _mm_prefetch((const char *)unit + line + PREFETCH_BYTES, _MM_HINT_T1);
     FG_UNROLL_FULL
     for (int j = 0; j < regs; j++) {
         __m512i *a = acc + (first + j) % sets * T * comps;
