@@ -50,8 +50,7 @@ static bool dir_has(const char *dir, const char *name)
 enum fg_source_kind fg_source_kind(const char *path)
 {
     if (!fg_dir_exists(path)) return is_package(path) ? FG_SOURCE_PACKAGE : FG_SOURCE_NONE;
-    if (fg_export_is(path) || dir_has(path, "export.json") || dir_has(path, "lm_head.safetensors"))
-        return FG_SOURCE_EXPORT;
+    if (fg_export_is(path) || dir_has(path, "lm_head.safetensors")) return FG_SOURCE_EXPORT;
     return fg_build_is(path) ? FG_SOURCE_BUILD : FG_SOURCE_NONE;
 }
 

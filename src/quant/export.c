@@ -316,9 +316,13 @@ void fg_export_close(struct fg_export *e)
 
 bool fg_export_is(const char *dir)
 {
-    char *path = fg_path_join(dir, "layer_00.safetensors");
-    bool is = path && fg_file_exists(path);
-    free(path);
+    static const char *const names[] = {"layer_00.safetensors", "export.json"};
+    bool is = false;
+    for (size_t i = 0; i < FG_COUNT(names) && !is; i++) {
+        char *path = fg_path_join(dir, names[i]);
+        is = path && fg_file_exists(path);
+        free(path);
+    }
     return is;
 }
 

@@ -54,7 +54,7 @@ int fg_export_open(struct fg_export **out, const char *dir, const struct fg_expo
                    struct fg_error *err);
 void fg_export_close(struct fg_export *e); // NULL is fine; ends every pointer handed out
 
-// True when `dir` looks like an export: it has layer_00.safetensors.
+// True when `dir` looks like an export: it has layer_00.safetensors or export.json.
 bool fg_export_is(const char *dir);
 
 // Matrices, small tensors, rotations.

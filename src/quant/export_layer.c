@@ -96,6 +96,15 @@ static void read_signs(struct fg_export_load *l, struct fg_export_file *f)
                          signs ? signs : "nothing");
 }
 
+// Layers of one kind have the same shapes: a file under another layer's name would go unnoticed.
+static void check_layer(struct fg_export_load *l, const struct fg_export_file *f)
+{
+    const char *layer = fg_export_meta(f->c, "layer");
+    char want[24];
+    snprintf(want, sizeof want, "%" PRId64, f->layer);
+    if (layer && strcmp(layer, want) != 0) fg_export_refuse(l, f->path, "layer", want, "%s", layer);
+}
+
 // The family of a mixer, by its metadata and by what is in it.
 static enum family mixer_family(struct fg_export_load *l, const struct fg_export_file *f)
 {
@@ -259,6 +268,7 @@ void fg_export_read_file(struct fg_export_load *l, const char *path, enum fg_exp
     f->path = fg_checkpoint_file(f->c, 0, NULL);
     enum family family = part == FG_PART_HEAD ? HEAD : MLP;
     read_signs(l, f);
+    if (!l->rc && part != FG_PART_HEAD) check_layer(l, f);
     if (!l->rc && part == FG_PART_MIXER) family = mixer_family(l, f);
     if (!l->rc) refuse_strangers(l, f, family);
     for (size_t k = 0; k < FG_COUNT(keys) && !l->rc; k++) {

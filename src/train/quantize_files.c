@@ -179,6 +179,7 @@ static void add_metadata(struct bundle *b, const struct sites *s)
         add_pair(b, "format", "", "%s", fg_qformat_name(b->mats[0]->format));
         return;
     }
+    add_pair(b, "layer", "", "%" PRId64, u->layer);
     if (u->kind == FG_UNIT_MIXER) {
         const struct fg_plan_mat *main = NULL, *kv = NULL; // the first of either
         for (int i = b->n - 1; i >= 0; i--) {

@@ -341,6 +341,10 @@ static void odd_seed(struct export_build *b)
 {
     eb_meta(b, eb_file(b, "layer_01_mixer.safetensors"), "seed_out", "4001x");
 }
+static void other_layer(struct export_build *b)
+{
+    eb_meta(b, eb_file(b, "layer_01_mixer.safetensors"), "layer", "0");
+}
 static void odd_kind(struct export_build *b)
 {
     eb_meta(b, eb_file(b, "layer_01_mixer.safetensors"), "kind", "convolution");
@@ -431,6 +435,7 @@ static const struct damage damages[] = {
     {"layer_00.safetensors", "block", "64 for 32 columns", wide_block},
     {"layer_01_mixer.safetensors", "seed_out", "nothing", no_seed},
     {"layer_01_mixer.safetensors", "seed_out", "4001x", odd_seed},
+    {"layer_01_mixer.safetensors", "layer: expected 1", "0", other_layer},
     {"layer_01_mixer.safetensors", "kind", "convolution", odd_kind},
     {"layer_01_mixer.safetensors", "linear_attn", "another tensor", other_kind},
     {"layer_01.safetensors", "signs", "mt19937", odd_signs},
