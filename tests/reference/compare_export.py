@@ -3,7 +3,7 @@
 the weights that the export stands for.
 
     compare_export.py EXPORT [--bundle DIR] --forge build/release/forge [--text FILE]
-                      [--tokens N] [--kl LIMIT]
+                      [--tokens N] [--kl LIMIT] [--save DIR]
 
 Reads the export on its own (NumPy and safetensors only: packed indices, tables, scales, factors,
 rotations undone), puts the weights into the transformers model of its config and compares:
@@ -11,6 +11,7 @@ rotations undone), puts the weights into the transformers model of its config an
 - fast numerics: mean KL(exact || fast) in nats at most LIMIT (1e-3);
 - both: the same bytes for --rows 1, 4, 8, 64, 1 and 2 threads, every kernel level of this machine,
   and for the bundle made of the export.
+--save writes tokens.npy and the reference's logits.npy (goldens of tests/api/test_quantized.c).
 Tokens: of the text through the export's tokenizer, or random ones when there is none.
 """
 
@@ -142,6 +143,9 @@ def weights(export, config):
                 full = f"layers.{layer}.mlp.{short}_proj.weight"
             if short in ("in_proj_a", "in_proj_b"):
                 site, fmt = "none", "bf16"
+            fmt = meta.get(name + ".format", fmt)
+            if meta.get(name + ".basis", meta.get("basis")) == "plain":
+                site = "none"
             signs, block = export.site(stem, site)
             if signs is not None and site in widths:
                 signs = signs[: widths[site]]
@@ -213,6 +217,7 @@ def main():
     parser.add_argument("--text", default=__file__)
     parser.add_argument("--tokens", type=int, default=300)
     parser.add_argument("--kl", type=float, default=1e-3)
+    parser.add_argument("--save")
     args = parser.parse_args()
     failures = 0
 
@@ -227,6 +232,9 @@ def main():
         forge = Forge(args.forge, scratch)
         tokens = forge.tokens(args.export, args.text, args.tokens, config.vocab_size)
         want = reference(args.export, weights(Export(args.export), config), tokens)
+        if args.save:
+            np.save(os.path.join(args.save, "tokens.npy"), np.array(tokens, np.int32))
+            np.save(os.path.join(args.save, "logits.npy"), want.astype(np.float32))
         exact = forge.logits(args.export, tokens, "exact")
         error = np.linalg.norm(exact - want, axis=1) / np.linalg.norm(want, axis=1)
         same = (exact.argmax(1) == want.argmax(1)).mean()
