@@ -41,9 +41,10 @@ static char *ago(char *out, size_t cap, int64_t used_s)
 {
     char text[32];
     double seconds = difftime(time(NULL), (time_t)used_s);
-    if (seconds < 86400)
-        snprintf(out, cap, "%s ago",
-                 fg_format_seconds(text, sizeof text, seconds > 0 ? seconds : 0));
+    if (seconds < 1)
+        snprintf(out, cap, "now");
+    else if (seconds < 86400)
+        snprintf(out, cap, "%s ago", fg_format_seconds(text, sizeof text, seconds));
     else
         snprintf(out, cap, "%.0f days ago", seconds / 86400);
     return out;
@@ -69,7 +70,7 @@ static int run_list(struct fg_cli *cli, struct fg_error *err)
             fg_jwrite_end_object(&w);
             continue;
         }
-        printf("%-8s %10s  %-24.24s  %-14s%s\n", fg_cache_kind_name(e->kind),
+        printf("%-8s %10s  %-24.24s  %s%s\n", fg_cache_kind_name(e->kind),
                fg_format_bytes(bytes, sizeof bytes, e->bytes), e->key,
                ago(when, sizeof when, e->used_s), e->in_use ? "  in use" : "");
     }

@@ -1,4 +1,5 @@
 // cli/convert.c: `forge convert`: a quantized export becomes a bundle (specs: cli 13).
+#include "base/file.h"
 #include "base/progress.h"
 #include "bundle/convert.h"
 #include "bundle/source.h"
@@ -105,6 +106,17 @@ static int print_result(const struct fg_cli *cli, const struct fg_convert_result
     return fg_out_json(&w, err);
 }
 
+// An export that lacks files because forge quantize has not come to its end.
+static bool unfinished(const char *dir)
+{
+    char *done = fg_path_join(dir, "export.json"),
+         *state = fg_path_join(dir, "state/progress.json");
+    bool is = done && state && !fg_path_taken(done) && fg_path_taken(state);
+    free(done);
+    free(state);
+    return is;
+}
+
 static int run_convert(struct fg_cli *cli, struct fg_error *err)
 {
     struct bar bar = {.cli = cli};
@@ -119,6 +131,8 @@ static int run_convert(struct fg_cli *cli, struct fg_error *err)
     rc = fg_convert(&r, fg_args_text(&cli->args, "export"), fg_args_text(&cli->args, "output"), &o,
                     err);
     fg_progress_end(bar.progress, rc == 0);
+    if (rc == FG_EINPUT && unfinished(fg_args_text(&cli->args, "export")))
+        fg_error_hint(err, "forge quantize has not finished this export; its command goes on");
     int sig = fg_signals_pending();
     if (!rc) rc = print_result(cli, &r, o.dry_run, fg_clock() - start, err);
     if (rc == FG_EINTERRUPTED && sig) rc = fg_signals_exit_code(sig);

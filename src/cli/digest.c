@@ -72,6 +72,10 @@ static int open_source(struct job *job, const char *model, struct fg_pool *pool,
     if (rc) return rc;
     job->set = *fg_source_set(job->source);
     job->kind = kinds[fg_source_kind_of(job->source)];
+    if (fg_source_kind_of(job->source) == FG_SOURCE_EXPORT && job->set.n_small == 0)
+        fg_log_warn(&job->cli->log,
+                    "%s has no small tensors: without --model this is the digest of the rest",
+                    job->path);
     return 0;
 }
 

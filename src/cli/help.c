@@ -131,13 +131,14 @@ void fg_help_print(FILE *out, const struct fg_args *args)
     if (args->depth == 1) {
         fprintf(out, "\nEnvironment:\n"
                      "  FORGE_THREADS             stands in for --threads\n"
-                     "  FORGE_ISA                 kernel path: ref, avx2, avx512 or avx512bf16\n"
+                     "  FORGE_ISA                 kernel path, one that forge version lists\n"
                      "  FORGE_STATE               state directory, else ~/.anemll-forge\n"
                      "  ANEMLL_FORGE_STATE        the same, and wins over FORGE_STATE\n"
                      "  NO_COLOR                  not empty: no colour\n"
                      "\nExit codes: 0 done, 1 failed, 2 bad input, 3 wrong hash or identity, "
-                     "5 not enough memory or disk,\n7 not possible on this machine, 130 stopped "
-                     "by Ctrl-C, 143 terminated.\n");
+                     "5 not enough memory or disk,\n6 another run is at work on the same output, "
+                     "7 not possible on this machine, 130 stopped by Ctrl-C,\n143 "
+                     "terminated.\n");
     }
 }
 

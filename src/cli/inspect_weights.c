@@ -75,9 +75,12 @@ static void print_totals(const struct fg_qset *s)
     }
     printf("quantized    %s, %.4g bits per weight\n",
            fg_format_bytes(bytes, sizeof bytes, t.quantized.bytes), bits(&t.quantized));
-    if (t.n_factors)
-        printf("low rank     %" PRIu64 " matrices, rank %" PRId64 "-%" PRId64 ", %s\n", t.n_factors,
-               t.rank_min, t.rank_max, fg_format_bytes(bytes, sizeof bytes, t.factor_bytes));
+    if (t.n_factors) {
+        char most[32] = "";
+        if (t.rank_max > t.rank_min) snprintf(most, sizeof most, " to %" PRId64, t.rank_max);
+        printf("low rank     %" PRIu64 " matrices, rank %" PRId64 "%s, %s\n", t.n_factors,
+               t.rank_min, most, fg_format_bytes(bytes, sizeof bytes, t.factor_bytes));
+    }
     printf("rotations    %" PRIu64 " sites\n", s->n_rots);
     printf("small        %" PRIu64 " tensors, %s\n", s->n_small,
            fg_format_bytes(bytes, sizeof bytes, t.small_bytes));
@@ -96,7 +99,7 @@ static void print_export(const struct fg_export *e)
         printf("signs        %s, blocks up to %" PRId64 "\n", fg_signs_name(f->signs), f->block);
     if (f->digest) printf("digest       %s\n", f->digest);
     if (f->head_digest) printf("head digest  %s\n", f->head_digest);
-    if (f->plan)
+    if (f->plan && f->plan[0] != '{') // of an object, the formats below say more than its start
         printf("plan         %s\n", fg_escape(shown, sizeof shown, f->plan, strlen(f->plan)));
     if (em->data)
         printf("embedding    %s [%" PRId64 ", %" PRId64 "]\n", fg_st_dtype_name(em->dtype),

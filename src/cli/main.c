@@ -45,11 +45,9 @@ static int take_isa(struct fg_cli *cli, struct fg_error *err)
     }
     char found[64];
     fg_escape(found, sizeof found, isa, strlen(isa));
-    if (rc != FG_EUNSUPPORTED)
-        return fg_fail(err, FG_EINPUT, "environment", NULL, "FORGE_ISA",
-                       "ref, avx2, avx512 or avx512bf16", "%s", isa[0] ? found : "an empty text");
-    rc = fg_fail(err, rc, "environment", NULL, "FORGE_ISA", "a kernel path of this machine", "%s",
-                 found);
+    rc = fg_fail(err, rc, "environment", NULL, "FORGE_ISA",
+                 rc == FG_EUNSUPPORTED ? "a kernel path of this machine" : "a kernel path", "%s",
+                 isa[0] ? found : "an empty text");
     fg_error_hint(err, "forge version lists the usable ones");
     return rc;
 }
