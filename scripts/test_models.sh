@@ -2,12 +2,13 @@
 # Compares Forge with the reference implementations on real models and on random checkpoints: import, logits and tokenizer of
 # SmolLM2; tokenizers with the vocabulary of Qwen3; logits of every architecture. Needs the network, some GB of disk for the
 # Python packages (tests/reference/requirements.txt, into build/venv) and half an hour.
-# FORGE_REF_PYTHON: a Python that has the packages already. STEPS: some of "import smollm2 tokenizers checkpoints exports".
+# FORGE_REF_PYTHON: a Python that has the packages already. STEPS: some of "import smollm2 tokenizers checkpoints
+# exports quantized".
 set -uo pipefail
 cd "$(dirname "$0")/.."
 forge=build/release/forge
 models=${FORGE_DEMO_DIR:-build/models}
-steps=${STEPS:-import smollm2 tokenizers checkpoints exports}
+steps=${STEPS:-import smollm2 tokenizers checkpoints exports quantized}
 passed=0
 failed=0
 
@@ -85,6 +86,20 @@ step_checkpoints() {
 
 step_exports() {
     "$python" tests/reference/check_export.py --forge "$forge"
+}
+
+# SmolLM2 and a tiny model of each kind, quantized, as an export and as a bundle, against the reference running the
+# dequantized weights.
+step_quantized() {
+    local root=build/quantized name model
+    rm -rf "$root" && mkdir -p "$root/exports" "$root/bundles" || return 1
+    for model in tests/golden/models/{a,b,c,d,h}-s0 tests/golden/models/chat-tiny "$gguf"; do
+        name=$(basename "$model" .gguf)
+        "$forge" quantize --model "$model" --method rtn --output "$root/exports/$name" &&
+            "$forge" convert --export "$root/exports/$name" --output "$root/bundles" &&
+            "$python" tests/reference/compare_export.py "$root/exports/$name" --bundle "$root/bundles/$name" \
+                --forge "$forge" --text docs/architecture.md || return 1
+    done
 }
 
 for step in $steps; do

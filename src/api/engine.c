@@ -92,8 +92,9 @@ static void on_compile(void *ctx, const struct fg_compile_event *event)
 {
     const struct forge_engine_options *o = ctx;
     char line[FG_COMPILE_LINE];
-    if (o->compile_line && fg_compile_line(line, sizeof line, event))
-        o->compile_line(o->log_ctx, line);
+    if (event->kind == FG_COMPILE_DONE && event->missing == 0) return; // nothing was to be done
+    fg_compile_line(line, sizeof line, event);
+    if (o->compile_line) o->compile_line(o->log_ctx, line);
 }
 
 static bool on_stop(void *ctx)

@@ -44,21 +44,24 @@ static char *entries(char *out, size_t cap, const struct fg_compile_plan *p)
     return out;
 }
 
-static bool plan_line(char *out, size_t cap, const struct fg_compile_event *e)
+static void plan_line(char *out, size_t cap, const struct fg_compile_event *e)
 {
     char list[256], to_write[32], free_bytes[32];
     entries(list, sizeof list, e->plan);
-    if (e->missing == 0) return false; // the last line says it
+    if (e->missing == 0) { // of a dry run; else the last line says it
+        snprintf(out, cap, "%" PRIu64 " packages ready for %s; nothing to write", e->packages,
+                 e->isa);
+        return;
+    }
     snprintf(out, cap,
              "%" PRIu64 " of %" PRIu64 " packages to specialize for %s, numerics %s, "
              "tile abi %" PRId64 "; entries %s; %s to write, %s free",
              e->missing, e->packages, e->isa, e->numerics, e->plan->tile_abi, list,
              amount(to_write, sizeof to_write, e->bytes),
              amount(free_bytes, sizeof free_bytes, e->free_bytes));
-    return true;
 }
 
-bool fg_compile_line(char *out, size_t cap, const struct fg_compile_event *e)
+void fg_compile_line(char *out, size_t cap, const struct fg_compile_event *e)
 {
     char time[32], left[32], expected[32];
     const char *name = e->name ? e->name : "";
@@ -66,7 +69,7 @@ bool fg_compile_line(char *out, size_t cap, const struct fg_compile_event *e)
     duration(left, sizeof left, e->left_s);
     duration(expected, sizeof expected, e->expected_s);
     switch (e->kind) {
-    case FG_COMPILE_PLAN: return plan_line(out, cap, e);
+    case FG_COMPILE_PLAN: plan_line(out, cap, e); break;
     case FG_COMPILE_ESTIMATE:
         snprintf(out, cap,
                  "estimated %s in total; safe to stop at any time: finished packages are "
@@ -109,5 +112,4 @@ bool fg_compile_line(char *out, size_t cap, const struct fg_compile_event *e)
             snprintf(out, cap, "%" PRIu64 " packages ready for %s", e->packages, e->isa);
         break;
     }
-    return true;
 }

@@ -3,11 +3,9 @@
 #ifndef FG_RUNTIME_COMPILE_TEXT_H
 #define FG_RUNTIME_COMPILE_TEXT_H
 #include "runtime/compile.h"
-#include <stdbool.h>
 #include <stddef.h>
 
 #define FG_COMPILE_LINE 512 // bytes that every line fits
 
-// False when the event has nothing to say.
-bool fg_compile_line(char *out, size_t cap, const struct fg_compile_event *event);
+void fg_compile_line(char *out, size_t cap, const struct fg_compile_event *event);
 #endif
