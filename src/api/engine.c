@@ -159,6 +159,11 @@ static int prepare_build(struct forge_engine *e, const struct forge_engine_optio
         }
     }
     fg_build_close(build);
+    // Packages that are compiled are hashed on the way; those packed in memory are hashed here.
+    if (rc == 0 && !e->compiled) {
+        rc = fg_build_open(&build, o->model, true, err);
+        if (rc == 0) fg_build_close(build);
+    }
     return rc;
 }
 

@@ -69,6 +69,21 @@ static int check_real(const struct check *c, struct json_object *obj, const char
     return fail(c, field, expected, found);
 }
 
+// Components of a head that are rotated: head_dim * partial_rotary_factor, cut (model/rope.c).
+static int check_rotary(const struct check *c, struct json_object *obj)
+{
+    double share;
+    bool given;
+    char expected[64], found[32];
+    int rc = fg_json_f64(c->doc, obj, "", "partial_rotary_factor", 0, &share, &given, c->err);
+    if (rc || !given || !(share > 0 && share <= 1)) return rc;
+    int64_t dims = (int64_t)((double)c->m->head_dim * share);
+    if (dims == c->m->rotary_dims) return 0;
+    snprintf(expected, sizeof expected, "%" PRId64 ", as config.json says", dims);
+    snprintf(found, sizeof found, "%" PRId64, c->m->rotary_dims);
+    return fail(c, "/model/rotary_dims", expected, found);
+}
+
 static int check_layers(const struct check *c)
 {
     struct json_object *types;
@@ -115,6 +130,8 @@ int fg_build_check_config(const char *path, const struct fg_manifest *m, const c
     if (!rc) rc = check_real(&c, c.text, "rope_theta", "/model/rope_theta", m->model.rope_theta);
     if (!rc) rc = fg_json_obj(&doc, c.text, "", "rope_parameters", &rope, err);
     if (!rc) rc = check_real(&c, rope, "rope_theta", "/model/rope_theta", m->model.rope_theta);
+    if (!rc && !rope) rc = check_rotary(&c, c.text);
+    if (!rc) rc = check_rotary(&c, rope);
     if (!rc) rc = check_layers(&c);
     fg_json_close(&doc);
     return rc;

@@ -166,6 +166,7 @@ static void differs_from_the_manifest(void **state)
     CHANGED(model.gdn.conv, 3, false, FG_EINPUT, "/model/gdn/conv");
     CHANGED(model.rms_eps, 1e-5, false, FG_EINPUT, "/model/rms_eps");
     CHANGED(model.rope_theta, 1e4, false, FG_EINPUT, "/model/rope_theta");
+    CHANGED(model.rotary_dims, 2, false, FG_EINPUT, "/model/rotary_dims");
     CHANGED(rotation.given, false, false, FG_EINPUT, "rot.");
     CHANGED(rotation.block, 16, false, FG_EINPUT, "rot.");
     hybrid.is_linear[1] = false;

@@ -66,9 +66,10 @@ static inline void bd_config(struct bd_build *b, int64_t interval)
             "{\"model_type\": \"%s\", \"num_hidden_layers\": %d, \"hidden_size\": %d, "
             "\"intermediate_size\": %d, \"vocab_size\": %d, \"num_attention_heads\": %d, "
             "\"num_key_value_heads\": %d, \"head_dim\": %d, \"rms_norm_eps\": 1e-6, "
-            "\"rope_parameters\": {\"rope_theta\": 10000000}",
+            "\"rope_parameters\": {\"rope_theta\": 10000000, \"partial_rotary_factor\": %.17g}",
             b->m.arch, (int)m->layers, (int)m->hidden, (int)m->intermediate, (int)m->vocab,
-            (int)m->n_heads, (int)m->n_kv_heads, (int)m->head_dim);
+            (int)m->n_heads, (int)m->n_kv_heads, (int)m->head_dim,
+            (double)m->rotary_dims / (double)m->head_dim);
     if (m->has_gdn) {
         fprintf(f,
                 ", \"linear_num_key_heads\": %d, \"linear_num_value_heads\": %d, "
