@@ -75,6 +75,10 @@ static int open_export(struct fg_source *s, const char *path, const struct fg_so
     struct fg_export_options options = {
         .model_dir = o->model_dir, .allow_missing = o->partial, .pool = o->pool, .log = o->log};
     struct fg_export_need *needs = NULL;
+    // Of a directory that is not there nothing would be taken, and nothing said.
+    if (o->model_dir && !fg_dir_exists(o->model_dir))
+        return fg_fail(err, FG_EINPUT, WHAT, o->model_dir, NULL, "a directory",
+                       fg_path_taken(o->model_dir) ? "something else" : "no such directory");
     int rc = read_config(s, path, err);
     if (!rc) rc = read_config(s, o->model_dir, err);
     if (!rc && s->has_config)

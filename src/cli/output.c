@@ -80,7 +80,9 @@ void fg_out_error(const char *command, bool json, const struct fg_error *err)
     fg_jwrite_end_object(&w);
     fg_jwrite_int(&w, "exit_code", err->code);
     fg_jwrite_end_object(&w);
-    fg_out_json(&w, NULL);
+    // A stream that can't be written can't tell of it either; one that nobody reads need not.
+    int rc = fg_out_json(&w, NULL);
+    if (rc && rc != FG_EXIT_PIPE) fprintf(stderr, "%s: %s\n", command, line);
 }
 
 void fg_out_warn(const struct fg_cli *cli, const char *fmt, ...)

@@ -69,7 +69,10 @@ static int change(struct fg_plan *p, const struct fg_args *args, struct fg_error
 
 int fg_cli_plan(const struct fg_cli *cli, struct fg_plan **out, struct fg_error *err)
 {
-    int rc = fg_plan_open(out, fg_args_text(&cli->args, "plan"), err);
+    const char *plan = fg_args_text(&cli->args, "plan");
+    *out = NULL;
+    if (!plan[0]) return refuse(err, "--plan", "the name of a plan, or a file", "an empty text");
+    int rc = fg_plan_open(out, plan, err);
     if (!rc) rc = change(*out, &cli->args, err);
     if (rc) {
         fg_plan_free(*out);

@@ -76,8 +76,10 @@ expect 0 "lut4" "$FORGE" inspect "$TMP/b/foreign" --tensors lm_head
 expect 2 "ctx" "$FORGE" convert --export "$export_dir" --model "$model" --output "$TMP/d" --ctx 700
 expect 2 "at most 32" "$FORGE" convert --export "$export_dir" --model "$model" --output "$TMP/d" --ctx "$(printf '256,%.0s' {1..40})"
 expect 2 "--model" "$FORGE" convert --export "$export_dir" --output "$TMP/d"
+expect 2 "no such directory" "$FORGE" convert --export "$export_dir" --model "$TMP/none" --output "$TMP/d"
 cp -r "$TMP/b/foreign" "$TMP/e"
 printf x | dd of="$TMP/e/forge/head.safetensors" bs=1 seek=5000 conv=notrunc 2>/dev/null
+expect 3 "/head/sha256" "$FORGE" eval logits --model "$TMP/e" --tokens 1,2 --out "$TMP/l.npy"
 expect 3 "head.safetensors" "$FORGE" inspect "$TMP/e" --verify
 cp -r "$export_dir" "$TMP/f"
 rm "$TMP/f/layer_01.safetensors"

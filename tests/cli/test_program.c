@@ -560,6 +560,8 @@ static void test_lost_output(void **state)
     (void)state;
     expect_error(shell("exec \"$0\" version >&-", NULL), 2, "standard output: Bad file");
     expect_error(shell("exec \"$0\" version > /dev/full", NULL), 5, "standard output: No space");
+    expect_error(shell("exec \"$0\" version --json > /dev/full", NULL), 5,
+                 "standard output: No space");
     static const char *const chats[] = {"-p hi", ""};
     for (int i = 0; i < 2; i++) {
         char line[160];
