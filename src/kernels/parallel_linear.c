@@ -8,8 +8,6 @@
 // thread waits long for the last one.
 #define DECODE_T_MAX FG_GEMM_T_DIRECT
 #define DECODE_ITEM_BYTES (96 << 10)
-// Tiles are one stream over the rows of an item, which pays the longer it gets.
-#define DECODE_LUT_BYTES (96 << 10)
 // Many rows: an item is a block of weight rows (what the GEMMs block by) times a block of x rows
 // that stays in L2 while a thread goes through the weights.
 #define PREFILL_T_MAX 192
@@ -362,8 +360,7 @@ void fg_parallel_linear(const struct fg_parallel *par, const struct fg_linear *m
         any_lut |= mats[i].lut != NULL;
     }
     struct linear_job job = {.ready.T = T, .mats = mats, .t_block = T};
-    job.item_bytes = fg_min64(any_lut ? DECODE_LUT_BYTES : DECODE_ITEM_BYTES,
-                              total_bytes / (n_threads * ITEMS_PER_THREAD));
+    job.item_bytes = fg_min64(DECODE_ITEM_BYTES, total_bytes / (n_threads * ITEMS_PER_THREAD));
     for (int i = 0; i < n_mats; i++)
         job.n_row_items += fg_ceil_div(mats[i].n_out, rows_of(&job, &mats[i]));
     if (job.n_row_items == 0 || T == 0) return;
@@ -371,7 +368,7 @@ void fg_parallel_linear(const struct fg_parallel *par, const struct fg_linear *m
     fg_input_ready(&job.ready, par, mats, n_mats, in, T);
     if (T > DECODE_T_MAX) job.t_block = cut_rows(&job, any_lut, n_threads);
     const int64_t n_items = job.n_row_items * fg_ceil_div(T, job.t_block);
-    if (any_lut)
+    if (any_lut) // tiles are one stream over a matrix, which pays the longer a thread stays on it
         fg_pool_run_near(par->pool, n_items, linear_item, &job);
     else
         fg_pool_run(par->pool, n_items, linear_item, &job);
