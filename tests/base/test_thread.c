@@ -35,6 +35,17 @@ static void item(void *ctx, int64_t i, int worker)
     atomic_store(&j->inside[worker], 0);
 }
 
+static void check_job(const struct job *j, int64_t n)
+{
+    assert_int_equal(j->bad_worker, 0);
+    for (int64_t i = 0; i < n; i++) {
+        if (j->times[i] != 1 || j->squares[i] != i * i) // plain reads: the run has ended
+            fail_msg("%d threads, %lld items: item %lld ran %d times", j->n_threads, (long long)n,
+                     (long long)i, j->times[i]);
+    }
+    assert_int_equal(j->times[n], 0); // and none beyond
+}
+
 static void run_and_check(struct fg_pool *pool, int64_t n)
 {
     int n_threads = fg_pool_threads(pool);
@@ -43,19 +54,19 @@ static void run_and_check(struct fg_pool *pool, int64_t n)
                     .squares = calloc((size_t)n + 1, sizeof(int64_t)),
                     .inside = calloc((size_t)n_threads, sizeof(_Atomic int))};
     assert_true(j.times && j.squares && j.inside);
-    fg_pool_run(pool, n, item, &j);
-    assert_int_equal(j.bad_worker, 0);
-    for (int64_t i = 0; i < n; i++) {
-        if (j.times[i] != 1 || j.squares[i] != i * i) // plain reads: the run has ended
-            fail_msg("%d threads, %lld items: item %lld ran %d times", n_threads, (long long)n,
-                     (long long)i, j.times[i]);
+    for (int near = 0; near < 2; near++) {
+        memset(j.times, 0, (size_t)(n + 1) * sizeof(_Atomic int));
+        memset(j.squares, 0, (size_t)(n + 1) * sizeof(int64_t));
+        if (near)
+            fg_pool_run_near(pool, n, item, &j);
+        else
+            fg_pool_run(pool, n, item, &j);
+        check_job(&j, n);
     }
-    assert_int_equal(j.times[n], 0); // and none beyond
     free(j.times);
     free(j.squares);
     free(j.inside);
 }
-
 static void test_every_item_once(void **state)
 {
     (void)state;
