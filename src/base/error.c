@@ -87,7 +87,7 @@ int fg_fail_errno(struct fg_error *err, const char *file, const char *action, in
 {
     int code = FG_EINPUT;
     if (errnum == ENOSPC || errnum == EDQUOT || errnum == ENOMEM || errnum == EMFILE ||
-        errnum == ENFILE || errnum == EFBIG)
+        errnum == ENFILE || errnum == EFBIG || errnum == EROFS)
         code = FG_ERESOURCE;
     else if (errnum == EIO)
         code = FG_EFAILED;

@@ -14,8 +14,8 @@ int fg_fail(struct fg_error *err, int code, const char *what, const char *file, 
 int fg_fail_range(struct fg_error *err, const char *what, const char *file, const char *field,
                   int64_t min, int64_t max, int64_t found);
 
-// errno of a system call on `file`: ENOSPC, EDQUOT, ENOMEM, EMFILE, ENFILE give FG_ERESOURCE, EIO
-// gives FG_EFAILED, the others FG_EINPUT. `action` says what was tried: "open", "read", "rename".
+// errno of a system call on `file`: ENOSPC, EDQUOT, EFBIG, EROFS, ENOMEM, EMFILE, ENFILE give
+// FG_ERESOURCE, EIO gives FG_EFAILED, the others FG_EINPUT. `action` says what was tried: "open", "read", "rename".
 int fg_fail_errno(struct fg_error *err, const char *file, const char *action, int errnum);
 
 // malloc or mmap of `bytes` for `what` failed: FG_ERESOURCE.

@@ -81,10 +81,10 @@ static void test_helpers_fill_code_and_text(void **state)
 
     static const struct {
         int errnum, code;
-    } cases[] = {{ENOSPC, FG_ERESOURCE}, {EDQUOT, FG_ERESOURCE}, {ENOMEM, FG_ERESOURCE},
-                 {EMFILE, FG_ERESOURCE}, {ENFILE, FG_ERESOURCE}, {EFBIG, FG_ERESOURCE},
-                 {EIO, FG_EFAILED},      {ENOENT, FG_EINPUT},    {EACCES, FG_EINPUT},
-                 {EISDIR, FG_EINPUT}};
+    } cases[] = {{ENOSPC, FG_ERESOURCE}, {EROFS, FG_ERESOURCE},  {EDQUOT, FG_ERESOURCE},
+                 {ENOMEM, FG_ERESOURCE}, {EMFILE, FG_ERESOURCE}, {ENFILE, FG_ERESOURCE},
+                 {EFBIG, FG_ERESOURCE},  {EIO, FG_EFAILED},      {ENOENT, FG_EINPUT},
+                 {EACCES, FG_EINPUT},    {EISDIR, FG_EINPUT}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         assert_int_equal(fg_fail_errno(&err, "f", "read", cases[i].errnum), cases[i].code);
         assert_string_equal(err.what, "read");
