@@ -128,12 +128,25 @@ static int add_unit(struct fg_quantize *q, enum fg_quantize_kind kind, int64_t l
     return 0;
 }
 
+// What is copied comes first: the values that it refuses are found before hours of fitting.
+static int add_copies(struct fg_quantize *q, struct fg_error *err)
+{
+    q->units[q->n_units++] = (struct fg_quantize_unit){
+        .kind = FG_UNIT_SMALL, .file = "small.safetensors", .payload = q->info.small_bytes};
+    struct fg_quantize_unit *embed = &q->units[q->n_units++];
+    *embed = (struct fg_quantize_unit){
+        .kind = FG_UNIT_EMBED, .file = "embed_tokens.safetensors", .payload = q->list.embed_bytes};
+    q->info.embed_bytes = q->list.embed_bytes;
+    return source_bytes_of(q, "embed_tokens", &embed->source_bytes, err);
+}
+
 static int list_units(struct fg_quantize *q, struct fg_error *err)
 {
     uint64_t most = 2 * (uint64_t)q->source.config->n_layers + 3, at = 0;
     int rc = 0;
     q->units = calloc(most, sizeof *q->units);
     if (!q->units) return fg_fail_memory(err, FG_QUANTIZE_WHAT, most * sizeof *q->units);
+    if (q->info.whole) rc = add_copies(q, err);
     while (at < q->list.n && !rc) {
         const struct fg_plan_mat *m = &q->list.mats[at];
         bool mlp = fg_plan_part_is_mlp(m->part);
@@ -148,14 +161,7 @@ static int list_units(struct fg_quantize *q, struct fg_error *err)
                       m->layer, at, n, err);
         at += n;
     }
-    if (rc || !q->info.whole) return rc;
-    q->units[q->n_units++] = (struct fg_quantize_unit){
-        .kind = FG_UNIT_SMALL, .file = "small.safetensors", .payload = q->info.small_bytes};
-    struct fg_quantize_unit *embed = &q->units[q->n_units++];
-    *embed = (struct fg_quantize_unit){
-        .kind = FG_UNIT_EMBED, .file = "embed_tokens.safetensors", .payload = q->list.embed_bytes};
-    q->info.embed_bytes = q->list.embed_bytes;
-    return source_bytes_of(q, "embed_tokens", &embed->source_bytes, err);
+    return rc;
 }
 
 // The most that a file takes: the matrices that are finished in it, and the one being fitted.

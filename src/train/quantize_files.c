@@ -4,6 +4,7 @@
 #include "base/progress.h"
 #include "base/size.h"
 #include "forge/forge.h"
+#include "quant/dequant.h"
 #include "quant/pack.h"
 #include "quant/signs.h"
 #include "train/quantize_impl.h"
@@ -261,6 +262,31 @@ static int write_mats(struct fg_quantize *q, struct fg_quantize_unit *u, const c
 
 // ---- small tensors
 
+// Exponent of all ones: infinite or no number.
+static bool is_finite(const uint8_t *data, enum fg_dtype dtype, uint64_t i)
+{
+    uint32_t wide;
+    if (dtype == FG_F32) {
+        memcpy(&wide, data + i * sizeof wide, sizeof wide);
+        return (wide & 0x7F800000u) != 0x7F800000u;
+    }
+    uint16_t mask = dtype == FG_F16 ? 0x7C00 : 0x7F80;
+    return (fg_le16_at(data, (int64_t)i) & mask) != mask;
+}
+
+static int check_finite(const struct fg_quant_tensor *t, const uint8_t *data, uint64_t first,
+                        uint64_t n, struct fg_error *err)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        if (is_finite(data, t->dtype, i)) continue;
+        char field[160];
+        snprintf(field, sizeof field, "%s[%" PRIu64 "]", t->name, first + i);
+        return fg_fail(err, FG_EINPUT, FG_QUANTIZE_WHAT, t->file, field, "a finite number",
+                       "another value");
+    }
+    return 0;
+}
+
 static int copy_tensor(struct fg_quantize *q, struct fg_st_stream *s,
                        const struct fg_quant_tensor *t, struct fg_error *err)
 {
@@ -273,6 +299,7 @@ static int copy_tensor(struct fg_quantize *q, struct fg_st_stream *s,
         uint64_t end = t->rows - r < step ? t->rows : r + step;
         rc = fg_quantize_tick(q, NULL, err);
         if (!rc) rc = fg_quant_source_read(&q->source, t, r, end, chunk, err);
+        if (!rc) rc = check_finite(t, chunk, r * t->cols, (end - r) * t->cols, err);
         if (!rc) rc = fg_st_stream_add(s, chunk, (end - r) * row_bytes, err);
     }
     free(chunk);
