@@ -15,7 +15,8 @@ int fg_fail_range(struct fg_error *err, const char *what, const char *file, cons
                   int64_t min, int64_t max, int64_t found);
 
 // errno of a system call on `file`: ENOSPC, EDQUOT, EFBIG, EROFS, ENOMEM, EMFILE, ENFILE give
-// FG_ERESOURCE, EIO gives FG_EFAILED, the others FG_EINPUT. `action` says what was tried: "open", "read", "rename".
+// FG_ERESOURCE, EIO gives FG_EFAILED, the others FG_EINPUT. `action` says what was tried: "open",
+// "read", "rename".
 int fg_fail_errno(struct fg_error *err, const char *file, const char *action, int errnum);
 
 // malloc or mmap of `bytes` for `what` failed: FG_ERESOURCE.

@@ -446,10 +446,9 @@ static void stopped_at_any_tick_it_goes_on(void **state)
 }
 
 // Weights that no format holds are refused by name, and nothing is written under a final name.
-static void what_is_not_finite_is_refused(void **state)
+static void refused_for(const char *name, const char *part)
 {
-    (void)state;
-    char *gguf = write_gguf(), *dir = import_tensors(gguf), *out = in_tmp("nan");
+    char *gguf = write_gguf(), *dir = import_tensors(gguf), *out = in_tmp(name);
     char *file = fg_path_join(dir, "model.safetensors"), *made = fg_path_join(out, "export.json");
     struct fg_plan *plan = plan_of("all-lut4");
     struct fg_quantize_options o = options_of(dir, out, plan);
@@ -457,18 +456,20 @@ static void what_is_not_finite_is_refused(void **state)
     struct fg_buf b = {0};
     struct fg_error err = {0};
     assert_int_equal(fg_checkpoint_open(&c, file, NULL), 0);
-    const struct fg_st_tensor *t = fg_checkpoint_find(c, "model.layers.0.mlp.up_proj.weight");
+    const struct fg_st_tensor *t = fg_checkpoint_find(c, name);
+    assert_non_null(t);
     assert_int_equal(fg_file_load(&b, file, 1 << 24, NULL), 0);
     const struct fg_st_tensor *first = fg_checkpoint_at(c, 0);
     uint64_t total = 0;
     for (uint64_t i = 0; i < fg_checkpoint_count(c); i++)
         total += fg_checkpoint_at(c, i)->bytes;
-    memcpy(b.data + (b.len - total) + (t->data - first->data) + 40, "\0\0\x80\x7f", 4); // infinity
+    memcpy(b.data + (b.len - total) + (t->data - first->data) + 40, "\0\0\x80\x7f",
+           4); // infinity
     fg_checkpoint_close(c);
     assert_int_equal(fg_file_replace(file, b.data, b.len, NULL), 0);
     fg_buf_free(&b);
     assert_int_equal(run_job(&o, &err), FG_EINPUT);
-    assert_non_null(strstr(err.field, "layers.0.mlp.up_proj"));
+    assert_non_null(strstr(err.field, part));
     assert_false(fg_path_taken(made));
     fg_plan_free(plan);
     free(gguf);
@@ -476,6 +477,13 @@ static void what_is_not_finite_is_refused(void **state)
     free(out);
     free(file);
     free(made);
+}
+
+static void what_is_not_finite_is_refused(void **state)
+{
+    (void)state;
+    refused_for("model.layers.0.mlp.up_proj.weight", "layers.0.mlp.up_proj");
+    refused_for("model.layers.0.input_layernorm.weight", "layers.0.input_layernorm.weight[10]");
 }
 
 static int set_up(void **state)
