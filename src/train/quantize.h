@@ -16,11 +16,11 @@
 //                               --only) small, embedding and digests are left out
 //   state/progress.json         finished files and what export.json needs of them
 //   state/timing.json           seconds per matrix: the only bytes that differ between two runs
-// Metadata (strings): forge, signs on all; layer on all but the head; MLP: basis, block, seed_in, seed_mid, {gate,up,down}
-// .format; mixer: kind, format, kv_format, basis, block, seed_in, seed_out; head: format. `block`
-// is there when all rotated sites of the file agree, else block_in, block_mid, block_out. `basis`
-// is "online" when a site of the file is rotated. What one matrix has different from its file is
-// said by NAME.format and NAME.basis, which every matrix carries.
+// Metadata (strings): forge, signs on all; layer on all but the head; MLP: basis, block, seed_in,
+// seed_mid, {gate,up,down} .format; mixer: kind, format, kv_format, basis, block, seed_in,
+// seed_out; head: format. `block` is there when all rotated sites of the file agree, else block_in,
+// block_mid, block_out. `basis` is "online" when a site of the file is rotated. What one matrix has
+// different from its file is said by NAME.format and NAME.basis, which every matrix carries.
 #ifndef FG_TRAIN_QUANTIZE_H
 #define FG_TRAIN_QUANTIZE_H
 #include "base/error.h"

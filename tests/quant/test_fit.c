@@ -349,7 +349,7 @@ static void as_many_as_entries(void **state)
             for (int64_t j = 0; j < cols; j++)
                 W[r * cols + j] = pairs[(5 * j + 3 * (r / d)) % K * 2 + r % d];
         struct fg_fit_options o = options();
-    o.int8_tables = false;
+        o.int8_tables = false;
         struct fg_fit_result r;
         assert_int_equal(fg_fit_rtn(&r, luts[i], W, rows, cols, &o, NULL), 0);
         const struct fg_qmat m = fg_fit_view(&r);
