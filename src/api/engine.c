@@ -141,6 +141,7 @@ static int prepare_build(struct forge_engine *e, const struct forge_engine_optio
         rc = check_memory(e, o, build, bytes, err);
         if (rc == 0 && o->state_dir) {
             bool fast = o->numerics == FORGE_FAST, forced = o->isa && o->isa[0];
+            struct forge_engine_options asked = *o;
             const struct fg_compile_options compile = {.build = build,
                                                        .state_dir = o->state_dir,
                                                        .isa = forced ? e->kernels->isa : NULL,
@@ -152,7 +153,7 @@ static int prepare_build(struct forge_engine *e, const struct forge_engine_optio
                                                                                  : FG_TILEFILE_AUTO,
                                                        .event = on_compile,
                                                        .stop = o->stop ? on_stop : NULL,
-                                                       .ctx_event = (void *)(uintptr_t)o};
+                                                       .ctx_event = &asked};
             rc = fg_compile(&e->compiled, &compile, err);
             // A level whose kernels fail their test is not used.
             if (rc == 0) rc = fg_kernels_get(&e->kernels, fg_compiled_plan(e->compiled)->isa, err);

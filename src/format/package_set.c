@@ -330,7 +330,7 @@ static int check_mat(const struct check *c, const struct item *it, const struct 
 {
     static const char *const axis[2] = {"rows", "cols"};
     const struct fg_qmat *m = &mat->m;
-    const uint64_t shape[2] = {(uint64_t)m->rows, (uint64_t)m->cols};
+    const uint64_t shape[FG_ST_RANK_MAX] = {(uint64_t)m->rows, (uint64_t)m->cols};
     char field[FIELD_BYTES], key[FIELD_BYTES];
     for (int k = 0; k < 2; k++) {
         if (extent_is(c, it->extent[k], (int64_t)shape[k])) continue;

@@ -325,8 +325,9 @@ static int load_file(struct loader *l, const char *path, struct fg_error *err)
     }
     if ((rc = scan_header(l, map, file, header_bytes, err))) return rc;
     uint64_t data_at = 8 + header_bytes;
-    struct entry *own = l->entries ? l->entries + n0 : NULL; // none yet in a file without tensors
-    rc = check_entries(path, own, l->n - n0, map->bytes - data_at, err);
+    if (!l->entries) // none yet: a file without tensors
+        return check_entries(path, NULL, 0, map->bytes - data_at, err);
+    rc = check_entries(path, l->entries + n0, l->n - n0, map->bytes - data_at, err);
     for (uint64_t i = n0; i < l->n; i++) {
         l->entries[i].t.data = map->data + data_at + l->entries[i].begin;
     }

@@ -101,17 +101,20 @@ static void rank_item(void *ctx, int64_t item, int worker)
 {
     const struct rank_job *job = ctx;
     const struct fg_ready *r = job->r;
-    const struct fg_linear *m = job->mats;
-    int64_t at = 0, n_items;
-    for (;; m++, item -= n_items) {
-        int64_t rank = m->lut ? m->lut->rank : 0;
-        n_items = fg_ceil_div(rank, RANK_GRAIN);
-        if (item < n_items) break;
-        at += rank;
+    int64_t at = 0;
+    for (const struct fg_linear *m = job->mats;; m++) {
+        if (!m->lut) continue;
+        const int64_t rank = m->lut->rank, n_items = fg_ceil_div(rank, RANK_GRAIN);
+        if (item >= n_items) {
+            item -= n_items;
+            at += rank;
+            continue;
+        }
+        int64_t r0 = item * RANK_GRAIN, r1 = fg_min64(r0 + RANK_GRAIN, rank);
+        r->par->kernels->gemm[FG_F16](r->par->room.lr + at, r->rank_sum, m->lut->lr_b, m->n_in, r0,
+                                      r1, r->xq, r->ldq, r->T, fg_worker_scratch(r->par, worker));
+        return;
     }
-    int64_t r0 = item * RANK_GRAIN, r1 = fg_min64(r0 + RANK_GRAIN, m->lut->rank);
-    r->par->kernels->gemm[FG_F16](r->par->room.lr + at, r->rank_sum, m->lut->lr_b, m->n_in, r0, r1,
-                                  r->xq, r->ldq, r->T, fg_worker_scratch(r->par, worker));
 }
 
 void fg_input_ready(struct fg_ready *r, const struct fg_parallel *par, const struct fg_linear *mats,
