@@ -209,8 +209,9 @@ static int put_packed(struct writer *w)
     uint64_t step = PACK_BYTES / row_bytes;
     if (step < 1) step = 1;
     if (step > n_rows) step = n_rows;
-    uint8_t *packed = malloc(step * row_bytes ? step * row_bytes : 1);
-    if (!packed) return fg_fail_memory(w->err, WHAT, step * row_bytes);
+    const uint64_t bytes = step * row_bytes;
+    uint8_t *packed = malloc(bytes ? bytes : 1);
+    if (!packed) return fg_fail_memory(w->err, WHAT, bytes);
     int rc = 0;
     for (uint64_t r = 0; r < n_rows && !rc; r += step) {
         uint64_t n = n_rows - r < step ? n_rows - r : step;
