@@ -70,7 +70,7 @@ step_smollm2() {
 step_tokenizers() {
     local qwen3 flags
     qwen3=$(qwen3_vocabulary) || return 1
-    flags=$(pkg-config --cflags --libs json-c libcrypto libpcre2-8 libutf8proc)
+    flags=$(pkg-config --cflags --libs json-c libcrypto libpcre2-8 libutf8proc openblas lapacke)
     # shellcheck disable=SC2086 # a list of flags
     gcc -std=gnu17 -O2 -D_GNU_SOURCE -Iinclude -Isrc -o build/tok_dump tests/models/tok_dump.c build/release/libforge.a \
         $flags -lpthread -lm &&

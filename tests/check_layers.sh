@@ -85,7 +85,7 @@ while IFS=: read -r file line text; do
 done < <(grep -rnE --include='*.h' '^[[:space:]]*#[[:space:]]*include' include)
 
 # Every header, alone; those of an instruction set with its flags.
-flags=$(pkg-config --cflags json-c libcrypto libpcre2-8 libutf8proc libedit)
+flags=$(pkg-config --cflags json-c libcrypto libpcre2-8 libutf8proc openblas lapacke libedit)
 while read -r header; do
     isa=""
     case $header in
