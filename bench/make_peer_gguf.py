@@ -3,10 +3,10 @@
 in the quantized types themselves, so nothing needs the memory of the full weights; scales are set so that activations stay
 finite. Architecture "qwen35", no vocabulary.
 
-Usage: make_peer_gguf.py [--shape qwen3.8-27b|tiny-hybrid] [--type q3_K] [--seed 0] OUT.gguf
+Usage: make_peer_gguf.py [--shape qwen3.8-27b|tiny-hybrid] [--type q3_K|q3_K_M|iq3_xxs|iq3_ks|q4_0] [--seed 0] OUT.gguf
 
---type: of all matrices: q3_K, iq3_xxs, q4_0, or iq3_ks, which only ik_llama.cpp reads; the head is q6_K, as llama-quantize
-makes it for these types, and the small projections of DeltaNet's gates are q8_0.
+--type: of all matrices: q3_K, iq3_xxs, q4_0, or iq3_ks, which only ik_llama.cpp reads; q3_K_M is the mixture of that name. The
+head is q6_K, as llama-quantize makes it for these types, and the small projections of DeltaNet's gates are q8_0.
 """
 import argparse
 import struct
@@ -24,19 +24,35 @@ FULL_EVERY, CONV = 4, 4
 ALIGN = 32
 PIECE = 1 << 24  # bytes drawn at once
 
-# name: number in GGUF, weights and bytes of a block, byte of the block's FP16 scale (None: at the start of the row), and the
-# typical size of what the scale multiplies.
+# name: number in GGUF, weights and bytes of a block, byte of the block's FP16 scale (None: at the start of the row; with a second
+# one for the minimum behind it where the type has one), and the typical size of what the scale multiplies.
 TYPES = {
     "f32": (0, 1, 4, None, 1),
     "q4_0": (2, 32, 18, 0, 4.6),
     "q8_0": (8, 32, 34, 0, 74),
     "q3_K": (11, 256, 110, 108, 42),
+    "q4_K": (12, 256, 144, 0, 240),
+    "q5_K": (13, 256, 176, 0, 480),
     "q6_K": (14, 256, 210, 208, 1370),
     "iq3_xxs": (18, 256, 98, 0, 130),
     "iq3_ks": (156, 256, 102, None, 600),
 }
 # llama_ftype of a file whose matrices have this type.
-FTYPES = {"q4_0": 2, "q3_K": 11, "iq3_xxs": 23, "iq3_ks": 154}
+FTYPES = {"q4_0": 2, "q3_K": 11, "q3_K_M": 12, "iq3_xxs": 23, "iq3_ks": 154}
+
+
+WITH_MINIMUM = {"q4_K", "q5_K"}
+
+
+def type_of(kind, role, layer, layers):
+    """Type of one matrix; role: v, out, qkv, down or other. As llama-quantize mixes Q3_K_M."""
+    if kind != "q3_K_M":
+        return kind
+    if role == "v":
+        return "q5_K" if layer < 2 else "q4_K"
+    if role == "down":
+        return "q5_K" if layer < layers // 16 else "q4_K"
+    return "q4_K" if role in ("out", "qkv") else "q3_K"
 
 
 def row_bytes(kind, n):
@@ -80,33 +96,37 @@ def tensors(s, kind):
     h, f, q, kv = s["hidden"], s["inter"], s["heads"] * s["dim"], s["kv"] * s["dim"]
     value, nv = s["v_heads"] * s["state"], s["v_heads"]
     channels = 2 * s["k_heads"] * s["state"] + value
-    yield "token_embd.weight", kind, (h, s["vocab"])
+    yield "token_embd.weight", type_of(kind, "other", 0, s["layers"]), (h, s["vocab"])
     yield "output_norm.weight", "f32", (h,)
     yield "output.weight", "q6_K", (h, s["vocab"])
     for i in range(s["layers"]):
         b = f"blk.{i}."
+
+        def of(role, layer=i):
+            return type_of(kind, role, layer, s["layers"])
+
         yield b + "attn_norm.weight", "f32", (h,)
         yield b + "post_attention_norm.weight", "f32", (h,)
         if (i + 1) % FULL_EVERY == 0:
-            yield b + "attn_q.weight", kind, (h, 2 * q)
-            yield b + "attn_k.weight", kind, (h, kv)
-            yield b + "attn_v.weight", kind, (h, kv)
-            yield b + "attn_output.weight", kind, (q, h)
+            yield b + "attn_q.weight", of("other"), (h, 2 * q)
+            yield b + "attn_k.weight", of("other"), (h, kv)
+            yield b + "attn_v.weight", of("v"), (h, kv)
+            yield b + "attn_output.weight", of("out"), (q, h)
             yield b + "attn_q_norm.weight", "f32", (s["dim"],)
             yield b + "attn_k_norm.weight", "f32", (s["dim"],)
         else:
-            yield b + "attn_qkv.weight", kind, (h, channels)
-            yield b + "attn_gate.weight", kind, (h, value)
+            yield b + "attn_qkv.weight", of("qkv"), (h, channels)
+            yield b + "attn_gate.weight", of("other"), (h, value)
             yield b + "ssm_conv1d.weight", "f32", (CONV, channels)
             yield b + "ssm_dt.bias", "f32", (nv,)
             yield b + "ssm_a", "f32", (nv,)
             yield b + "ssm_beta.weight", "q8_0", (h, nv)
             yield b + "ssm_alpha.weight", "q8_0", (h, nv)
             yield b + "ssm_norm.weight", "f32", (s["state"],)
-            yield b + "ssm_out.weight", kind, (value, h)
-        yield b + "ffn_gate.weight", kind, (h, f)
-        yield b + "ffn_up.weight", kind, (h, f)
-        yield b + "ffn_down.weight", kind, (f, h)
+            yield b + "ssm_out.weight", of("out"), (value, h)
+        yield b + "ffn_gate.weight", of("other"), (h, f)
+        yield b + "ffn_up.weight", of("other"), (h, f)
+        yield b + "ffn_down.weight", of("down"), (f, h)
 
 
 def floats(name, shape, rng):
@@ -135,7 +155,10 @@ def rows(kind, shape, rng):
         if kind == "iq3_ks":
             data[:, :2] = scale
         else:
-            data.reshape(now, n // block, size)[:, :, at:at + 2] = scale
+            blocks = data.reshape(now, n // block, size)
+            blocks[:, :, at:at + 2] = scale
+            if kind in WITH_MINIMUM:
+                blocks[:, :, at + 2:at + 4] = scale
         yield data.tobytes()
 
 
