@@ -18,23 +18,6 @@ const struct fg_kv_description fg_kv_descriptions[FG_KV_N_FORMATS] = {
     [FG_KV_KV8] = {"int8", "int8", "float16", "token_head"},
 };
 
-const char *fg_kv_format_name(enum fg_kv_format f)
-{
-    static const char *const names[FG_KV_N_FORMATS] = {"fp16", "v8", "kv8"};
-    return names[f];
-}
-
-bool fg_kv_format_of_name(const char *name, enum fg_kv_format *out)
-{
-    for (int f = 0; f < FG_KV_N_FORMATS; f++) {
-        if (strcmp(name, fg_kv_format_name((enum fg_kv_format)f)) == 0) {
-            *out = (enum fg_kv_format)f;
-            return true;
-        }
-    }
-    return false;
-}
-
 void fg_manifest_defaults(struct fg_manifest *m)
 {
     m->numerics_abi = 1;

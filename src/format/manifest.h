@@ -5,6 +5,7 @@
 #define FG_FORMAT_MANIFEST_H
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/kv_format.h"
 #include "format/json_fields.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,10 +18,6 @@
 #define FG_MANIFEST_CTX_STEP 256
 #define FG_MANIFEST_T 8
 #define FG_MANIFEST_TP 64
-
-enum fg_kv_format { FG_KV_FP16, FG_KV_V8, FG_KV_KV8, FG_KV_N_FORMATS };
-const char *fg_kv_format_name(enum fg_kv_format f); // "fp16", "v8", "kv8"
-bool fg_kv_format_of_name(const char *name, enum fg_kv_format *out);
 
 struct fg_manifest_gdn { // all 0 in dense models
     int64_t k_heads, v_heads, dk, dv, conv;

@@ -260,7 +260,7 @@ static int read_prefill_rows(struct fg_fields *r, void *base)
 
 static int read_kv_name(struct fg_fields *r, enum fg_kv_format *out)
 {
-    return fg_kv_format_of_name(r->text.data, out)
+    return fg_kv_format_of_name(r->text.data, out) && *out < FG_KV_N_FORMATS
                ? 0
                : fg_fields_fail(r, "fp16, v8 or kv8", r->text.data);
 }

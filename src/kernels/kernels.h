@@ -26,6 +26,8 @@
 #ifndef FG_KERNELS_KERNELS_H
 #define FG_KERNELS_KERNELS_H
 #include "base/error.h"
+#include "kernels/gdn.h"
+#include "kernels/kv.h"
 #include "kernels/lut.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -129,6 +131,15 @@ struct fg_kernels {
     fg_quantize_fn quantize;
     fg_quantize2_fn quantize2;
     fg_sum_exp_fn sum_exp;
+
+    // Keys and values as they are stored, and attention over them: kv.h. attn_tile[1] is `fast`.
+    fg_kv_store_fn kv_store;
+    fg_attn_query_fn attn_query;
+    fg_attn_tile_fn attn_tile[2];
+    fg_attn_combine_fn attn_combine;
+    fg_attn_finish_fn attn_finish;
+    // DeltaNet: gdn.h.
+    fg_gdn_fn gdn;
 
     // Fitting of codebooks of two-component vectors (specs: quantization 3.3). For i in [0, n) and
     // entries e in [0, K), K <= 64: distance d(e) = w0[i]*a*a + w1[i]*b*b with a = x0[i] - c[e] and

@@ -5,6 +5,8 @@
 //   lut     lut_gemm, lut_decode
 //   act     rotate, quantize, quantize2, sum_exp
 //   fit     nearest2
+//   attn    kv_store, attn_*
+//   gdn     gdn
 //   vector  everything else in struct fg_kernels
 #ifndef FG_KERNELS_LEVELS_H
 #define FG_KERNELS_LEVELS_H
@@ -15,6 +17,8 @@ void fg_fill_vector_ref(struct fg_kernels *k);
 void fg_fill_lut_ref(struct fg_kernels *k);
 void fg_fill_act_ref(struct fg_kernels *k);
 void fg_fill_fit_ref(struct fg_kernels *k);
+void fg_fill_attn_ref(struct fg_kernels *k);
+void fg_fill_gdn_ref(struct fg_kernels *k);
 
 #if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
 void fg_fill_dense_avx2(struct fg_kernels *k);
@@ -25,10 +29,15 @@ void fg_fill_dense_avx512bf16(struct fg_kernels *k); // gemm_bf16_bf16 by VDPBF1
 void fg_fill_lut_avx2(struct fg_kernels *k);
 void fg_fill_act_avx2(struct fg_kernels *k);
 void fg_fill_fit_avx2(struct fg_kernels *k);
+void fg_fill_attn_avx2(struct fg_kernels *k);
+void fg_fill_gdn_avx2(struct fg_kernels *k);
 void fg_fill_lut_avx2vnni(struct fg_kernels *k); // AVX-VNNI
 void fg_fill_lut_avx512(struct fg_kernels *k);   // lut_decode alone
 void fg_fill_act_avx512(struct fg_kernels *k);
 void fg_fill_fit_avx512(struct fg_kernels *k);
+void fg_fill_attn_avx512(struct fg_kernels *k);
+void fg_fill_gdn_avx512(struct fg_kernels *k);
+void fg_fill_attn_avx512vnni(struct fg_kernels *k); // INT8 parts of attn_tile
 void fg_fill_lut_avx512vnni(struct fg_kernels *k); // VBMI and VNNI
 void fg_fill_lut_amx(struct fg_kernels *k);        // AMX-INT8, over avx512vnni's for few rows
 #elif defined(__aarch64__) && !defined(FORGE_REF_ONLY)
