@@ -181,6 +181,8 @@ static void build(void)
     fg_fill_lut_ref(k);
     fg_fill_act_ref(k);
     fg_fill_fit_ref(k);
+    fg_fill_attn_ref(k);
+    fg_fill_gdn_ref(k);
 #if defined(__x86_64__) && !defined(FORGE_REF_ONLY)
     struct features f = detect();
     if (f.avx2) {

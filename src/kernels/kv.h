@@ -29,13 +29,14 @@
 //     w_t = e_t * vs_t;  pm = max w_t;  pm = 0: o = 0, else P_t = rint(w_t * (32767 / pm)), half to
 //     even, at most 32767;  O[d] = sum_t P_t * vc_t[d], an exact integer;
 //     o[d] = (float)O[d] * (pm / 32767)
-// COMBINE (m, l, o) with a later (m2, l2, o2): an empty one (m = -infinity) gives the other,
-// unchanged. Else M = max(m, m2), a = exp(m - M), b = exp(m2 - M);
+// COMBINE (m, l, o) with a later (m2, l2, o2). The first empty (m = -infinity): the other as it is,
+// whatever it is, so that what is not a number stays so. Else the other empty: the first, unchanged.
+// Else M = max(m, m2), a = exp(m - M), b = exp(m2 - M);
 //   l = fma(l, a, l2 * b);  o[d] = fma(o[d], a, o2[d] * b);  m = M.
 // A segment is the left fold of its tiles, ascending; a row the left fold of its segments; the
 // result is o[d] / l.
-// QUERY in INT8: mx = max |q|; 0: all codes 0 and s = 1; else s = mx / 127, qc = rint(q / s), half
-// to even. qs = s * scale.
+// QUERY in INT8: mx = max |q|; below 2^-100: all codes 0 and s = 1; not finite: all codes 0 and s
+// NaN; else s = mx / 127, qc = rint(q / s), half to even. qs = s * scale.
 #ifndef FG_KERNELS_KV_H
 #define FG_KERNELS_KV_H
 #include "base/kv_format.h"
