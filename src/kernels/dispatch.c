@@ -192,6 +192,8 @@ static void build(void)
         fg_fill_lut_avx2(k);
         fg_fill_act_avx2(k);
         fg_fill_fit_avx2(k);
+        fg_fill_attn_avx2(k);
+        fg_fill_gdn_avx2(k);
     }
     if (f.avx2vnni) fg_fill_lut_avx2vnni(add_level("avx2vnni"));
     if (f.avx512) {
@@ -201,6 +203,7 @@ static void build(void)
         fg_fill_lut_avx512(k);
         fg_fill_act_avx512(k);
         fg_fill_fit_avx512(k);
+        fg_fill_gdn_avx512(k);
     }
     if (f.avx512vnni) add_lut_level("avx512vnni", fg_fill_lut_avx512vnni);
     struct fg_kernels bf16 = {0};
