@@ -1,5 +1,6 @@
 // kernels/avx2/act.c: rotation and quantization of activations (lut.h), 8 lanes at a time.
 #include "kernels/avx2/math.h"
+#include "kernels/butterflies.h"
 #include "kernels/inline.h"
 #include "kernels/levels.h"
 #include "kernels/ref/act.h"
@@ -22,25 +23,7 @@ FG_INLINE __m256 load_signed(const float *x, uint8_t signs)
     return _mm256_xor_ps(_mm256_loadu_ps(x), flip);
 }
 
-// The stage of butterflies between registers h apart, of R.
-FG_INLINE void stage(const int R, const int h, __m256 v[8])
-{
-    FG_UNROLL
-    for (int i = 0; i < R / 2; i++) {
-        const int at = i / h * 2 * h + i % h;
-        __m256 a = v[at], b = v[at + h];
-        v[at] = _mm256_add_ps(a, b);
-        v[at + h] = _mm256_sub_ps(a, b);
-    }
-}
-
-// All stages between R registers.
-FG_INLINE void between(const int R, __m256 v[8])
-{
-    if (R > 1) stage(R, 1, v);
-    if (R > 2) stage(R, 2, v);
-    if (R > 4) stage(R, 4, v);
-}
+FG_BUTTERFLIES(__m256)
 
 // Signs and the stages h < 8 * R of 8 * R columns, times scale when these are all.
 FG_INLINE void first_stages(const int R, const bool all, float *y, const float *x,

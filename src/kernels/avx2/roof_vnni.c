@@ -2,21 +2,11 @@
 #include "kernels/roof_loops.h"
 #include <immintrin.h>
 
-#define CHAINS 12
-
-uint64_t fg_roof_i8_avx2vnni(uint32_t *sink)
+static int first(__m256i v)
 {
-    __m256i acc[CHAINS], a = _mm256_set1_epi8(1), b = _mm256_set1_epi8(-1);
-    for (int i = 0; i < CHAINS; i++)
-        acc[i] = _mm256_setzero_si256();
-    for (int r = 0; r < FG_ROOF_ROUNDS; r++) {
-        __asm__ volatile("" : "+x"(a), "+x"(b));
-#pragma GCC unroll 12
-        for (int i = 0; i < CHAINS; i++)
-            acc[i] = _mm256_dpbusd_avx_epi32(acc[i], a, b);
-    }
-    for (int i = 1; i < CHAINS; i++)
-        acc[0] = _mm256_add_epi32(acc[0], acc[i]);
-    *sink += (uint32_t)_mm256_extract_epi32(acc[0], 0);
-    return (uint64_t)FG_ROOF_ROUNDS * CHAINS * 32;
+    return _mm256_extract_epi32(v, 0);
 }
+
+FG_ROOF_CHAINS(fg_roof_i8_avx2vnni, __m256i, __m256i, 12, "x", _mm256_set1_epi8(1),
+               _mm256_set1_epi8(-1), _mm256_setzero_si256(), _mm256_dpbusd_avx_epi32,
+               _mm256_add_epi32, first, 32)

@@ -1,5 +1,6 @@
 // kernels/avx512/act.c: rotation and quantization of activations (lut.h), 16 lanes at a time.
 #include "kernels/avx512/math.h"
+#include "kernels/butterflies.h"
 #include "kernels/inline.h"
 #include "kernels/levels.h"
 #include "kernels/ref/act.h"
@@ -37,26 +38,7 @@ FG_INLINE __m512 load_signed(const float *x, const uint8_t *signs, bool half)
     return _mm512_mask_xor_ps(v, bits, v, flip);
 }
 
-// The stage of butterflies between registers h apart, of R.
-FG_INLINE void stage(const int R, const int h, __m512 v[16])
-{
-    FG_UNROLL
-    for (int i = 0; i < R / 2; i++) {
-        const int at = i / h * 2 * h + i % h;
-        __m512 a = v[at], b = v[at + h];
-        v[at] = _mm512_add_ps(a, b);
-        v[at + h] = _mm512_sub_ps(a, b);
-    }
-}
-
-// All stages between R registers.
-FG_INLINE void between(const int R, __m512 v[16])
-{
-    if (R > 1) stage(R, 1, v);
-    if (R > 2) stage(R, 2, v);
-    if (R > 4) stage(R, 4, v);
-    if (R > 8) stage(R, 8, v);
-}
+FG_BUTTERFLIES(__m512)
 
 // Signs and the stages h < 16 * R of 16 * R columns, times scale when these are all.
 FG_INLINE void first_stages(const int R, const bool all, float *y, const float *x,

@@ -1,4 +1,5 @@
 // kernels/neon/act.c: rotation and quantization of activations (lut.h), 4 lanes at a time.
+#include "kernels/butterflies.h"
 #include "kernels/inline.h"
 #include "kernels/levels.h"
 #include "kernels/neon/math.h"
@@ -29,26 +30,7 @@ FG_INLINE void load_signed(float32x4_t v[2], const float *x, uint8_t signs)
     }
 }
 
-// The stage of butterflies between registers h apart, of R.
-FG_INLINE void stage(const int R, const int h, float32x4_t v[16])
-{
-    FG_UNROLL
-    for (int i = 0; i < R / 2; i++) {
-        const int at = i / h * 2 * h + i % h;
-        float32x4_t a = v[at], b = v[at + h];
-        v[at] = vaddq_f32(a, b);
-        v[at + h] = vsubq_f32(a, b);
-    }
-}
-
-// All stages between R registers.
-FG_INLINE void between(const int R, float32x4_t v[16])
-{
-    if (R > 1) stage(R, 1, v);
-    if (R > 2) stage(R, 2, v);
-    if (R > 4) stage(R, 4, v);
-    if (R > 8) stage(R, 8, v);
-}
+FG_BUTTERFLIES(float32x4_t)
 
 // Signs and the stages h < 4 * R of 4 * R columns, times scale when these are all.
 FG_INLINE void first_stages(const int R, const bool all, float *y, const float *x,

@@ -1,40 +1,18 @@
-// kernels/neon/roof.c: see kernels/roof.h, and avx2/roof.c for the empty asm.
+// kernels/neon/roof.c: see kernels/roof.h.
 #include "kernels/roof_loops.h"
 #include <arm_neon.h>
 
-#define CHAINS 16
-
-uint64_t fg_roof_f32_neon(uint32_t *sink)
+static int32_t first_f32(float32x4_t v)
 {
-    float32x4_t acc[CHAINS], a = vdupq_n_f32(1), b = vdupq_n_f32(0);
-    for (int i = 0; i < CHAINS; i++)
-        acc[i] = a;
-    for (int r = 0; r < FG_ROOF_ROUNDS; r++) {
-        __asm__ volatile("" : "+w"(a), "+w"(b));
-#pragma GCC unroll 16
-        for (int i = 0; i < CHAINS; i++)
-            acc[i] = vfmaq_f32(acc[i], a, b);
-    }
-    for (int i = 1; i < CHAINS; i++)
-        acc[0] = vaddq_f32(acc[0], acc[i]);
-    *sink += (uint32_t)vgetq_lane_f32(acc[0], 0);
-    return (uint64_t)FG_ROOF_ROUNDS * CHAINS * 4;
+    return (int32_t)vgetq_lane_f32(v, 0);
 }
 
-uint64_t fg_roof_i8_neon(uint32_t *sink)
+static int32_t first_s32(int32x4_t v)
 {
-    int8x16_t a = vdupq_n_s8(1), b = vdupq_n_s8(-1);
-    int32x4_t acc[CHAINS];
-    for (int i = 0; i < CHAINS; i++)
-        acc[i] = vdupq_n_s32(0);
-    for (int r = 0; r < FG_ROOF_ROUNDS; r++) {
-        __asm__ volatile("" : "+w"(a), "+w"(b));
-#pragma GCC unroll 16
-        for (int i = 0; i < CHAINS; i++)
-            acc[i] = vdotq_s32(acc[i], a, b);
-    }
-    for (int i = 1; i < CHAINS; i++)
-        acc[0] = vaddq_s32(acc[0], acc[i]);
-    *sink += (uint32_t)vgetq_lane_s32(acc[0], 0);
-    return (uint64_t)FG_ROOF_ROUNDS * CHAINS * 16;
+    return vgetq_lane_s32(v, 0);
 }
+
+FG_ROOF_CHAINS(fg_roof_f32_neon, float32x4_t, float32x4_t, 16, "w", vdupq_n_f32(1), vdupq_n_f32(0),
+               vdupq_n_f32(1), vfmaq_f32, vaddq_f32, first_f32, 4)
+FG_ROOF_CHAINS(fg_roof_i8_neon, int32x4_t, int8x16_t, 16, "w", vdupq_n_s8(1), vdupq_n_s8(-1),
+               vdupq_n_s32(0), vdotq_s32, vaddq_s32, first_s32, 16)
