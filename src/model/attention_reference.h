@@ -10,8 +10,8 @@
 
 // Steps of mode c2t; tiles are cut from position 0.
 struct fg_c2t_units {
-    float s8, s8b; // of scores: u * clamp(rint(s / u), -128, 127)
-    float pf8;     // of probabilities: u * e4m3(p / u)
+    float s8, s8b;                     // of scores: u * clamp(rint(s / u), -128, 127)
+    float pf8;                         // of probabilities: u * e4m3(p / u)
     int64_t tile_verify, tile_prefill; // history tokens per tile, calls of up to 8 rows and others
 };
 // What the original uses: 1/4, 1/4, 1/64, 2048, 4096.
@@ -25,7 +25,7 @@ uint64_t fg_attention_reference_scratch_bytes(int64_t D, int64_t T, int64_t G,
 // rows 0 .. t of the call. Scale 1 / sqrt(D).
 //   o [T][G][D], row stride ldo; q [T][G][D] after rotary, ldq; k, v [T][D] of this KV head, ldk,
 //   ldv; nothing rotated: kv holds keys and values as they are (fg_state.rotated false).
-//   scratch: 64-byte aligned. o aliases nothing.
+//   scratch: 64-byte aligned, of fg_attention_reference_scratch_bytes. o aliases nothing.
 // Mode FG_ATTENTION_SEED: FP32 scores, softmax and sums; of units only the tiles matter.
 // FG_ATTENTION_C2T: of the history, INT8 scores and FP8 E4M3 probabilities; values that are stored
 // as floats have no scale to fold into these, so there p = e.
