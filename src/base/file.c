@@ -2,6 +2,7 @@
 #include "base/file.h"
 #include "base/buf.h"
 #include "base/size.h"
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -318,6 +319,23 @@ int fg_atomic_write(struct fg_atomic *f, const void *data, uint64_t n, struct fg
         p += wrote;
         n -= (uint64_t)wrote;
         f->bytes += (uint64_t)wrote;
+    }
+    return 0;
+}
+
+int fg_atomic_write_at(struct fg_atomic *f, uint64_t at, const void *data, uint64_t n,
+                       struct fg_error *err)
+{
+    const uint8_t *p = data;
+    assert(at <= f->bytes && n <= f->bytes - at);
+    while (n > 0) {
+        size_t step = n > (1u << 30) ? (1u << 30) : (size_t)n;
+        ssize_t wrote = pwrite(f->fd, p, step, (off_t)at);
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote < 0) return fg_fail_errno(err, f->path, "write", errno);
+        p += wrote;
+        at += (uint64_t)wrote;
+        n -= (uint64_t)wrote;
     }
     return 0;
 }

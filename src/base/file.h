@@ -70,6 +70,9 @@ struct fg_atomic {
 // FG_EINPUT when path is a directory or a special file, or can't be created.
 int fg_atomic_open(struct fg_atomic *f, const char *path, struct fg_error *err);
 int fg_atomic_write(struct fg_atomic *f, const void *data, uint64_t n, struct fg_error *err);
+// Writes over bytes [at, at + n) of what has been written: a header that is known last.
+int fg_atomic_write_at(struct fg_atomic *f, uint64_t at, const void *data, uint64_t n,
+                       struct fg_error *err);
 // Closes. On failure the old file is untouched, except when only the sync of the directory failed:
 // then the new file is in place, but a power failure may undo it.
 int fg_atomic_commit(struct fg_atomic *f, struct fg_error *err);

@@ -32,19 +32,25 @@ void fg_sha256_add(struct fg_sha256 *h, const void *data, uint64_t n)
 static void to_hex(const unsigned char *digest, char hex[FG_SHA256_HEX])
 {
     static const char digits[] = "0123456789abcdef";
-    for (int i = 0; i < 32; i++) {
+    for (int i = 0; i < FG_SHA256_BYTES; i++) {
         hex[2 * i] = digits[digest[i] >> 4];
         hex[2 * i + 1] = digits[digest[i] & 15];
     }
     hex[64] = '\0';
 }
 
-void fg_sha256_end(struct fg_sha256 *h, char hex[FG_SHA256_HEX])
+void fg_sha256_end_bytes(struct fg_sha256 *h, uint8_t digest[FG_SHA256_BYTES])
 {
-    unsigned char digest[EVP_MAX_MD_SIZE] = {0}; // neither update nor end allocates
-    EVP_DigestFinal_ex(h->md, digest, NULL);
+    memset(digest, 0, FG_SHA256_BYTES);
+    EVP_DigestFinal_ex(h->md, digest, NULL); // neither update nor this allocates
     EVP_MD_CTX_free(h->md);
     free(h);
+}
+
+void fg_sha256_end(struct fg_sha256 *h, char hex[FG_SHA256_HEX])
+{
+    uint8_t digest[FG_SHA256_BYTES];
+    fg_sha256_end_bytes(h, digest);
     to_hex(digest, hex);
 }
 

@@ -395,6 +395,23 @@ static void test_abort_leaves_the_old_file(void **state)
     free(path);
 }
 
+static void test_a_header_is_written_last(void **state)
+{
+    (void)state;
+    struct fg_error err;
+    struct fg_atomic f;
+    char *path = in(fresh_dir("header"), "file");
+    assert_int_equal(fg_atomic_open(&f, path, &err), 0);
+    assert_int_equal(fg_atomic_write(&f, "....body", 8, &err), 0);
+    assert_int_equal(fg_atomic_write_at(&f, 0, "head", 4, &err), 0);
+    assert_int_equal(fg_atomic_write(&f, " tail", 5, &err), 0); // goes on at the end
+    assert_int_equal(fg_atomic_write_at(&f, 13, "", 0, &err), 0);
+    assert_int_equal(f.bytes, 13);
+    assert_int_equal(fg_atomic_commit(&f, &err), 0);
+    expect_content(path, "headbody tail", 13);
+    free(path);
+}
+
 static void test_refused_targets(void **state)
 {
     (void)state;
@@ -583,6 +600,7 @@ int main(void)
         cmocka_unit_test(test_paths),
         cmocka_unit_test(test_replace_makes_and_replaces),
         cmocka_unit_test(test_abort_leaves_the_old_file),
+        cmocka_unit_test(test_a_header_is_written_last),
         cmocka_unit_test(test_refused_targets),
         cmocka_unit_test(test_a_symbolic_link_is_replaced),
         cmocka_unit_test(test_a_full_disk_leaves_the_old_file),

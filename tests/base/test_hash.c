@@ -51,6 +51,20 @@ static void test_pieces_of_any_length(void **state)
     }
 }
 
+static void test_bytes_are_what_the_digits_say(void **state)
+{
+    (void)state;
+    struct fg_sha256 *h = fg_sha256_new();
+    uint8_t digest[FG_SHA256_BYTES];
+    char hex[FG_SHA256_HEX];
+    assert_non_null(h);
+    fg_sha256_add(h, "abc", 3);
+    fg_sha256_end_bytes(h, digest);
+    for (size_t i = 0; i < sizeof digest; i++)
+        snprintf(hex + 2 * i, 3, "%02x", digest[i]);
+    assert_string_equal(hex, vectors[1].hex);
+}
+
 static void test_files(void **state)
 {
     struct scratch *s = *state;
@@ -124,6 +138,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_vectors),
         cmocka_unit_test(test_pieces_of_any_length),
+        cmocka_unit_test(test_bytes_are_what_the_digits_say),
         cmocka_unit_test(test_files),
         cmocka_unit_test(test_a_file_of_two_steps),
         cmocka_unit_test(test_a_file_beyond_4_gib),
