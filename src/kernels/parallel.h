@@ -18,6 +18,11 @@ struct fg_room {
     float *lr;     // [T][sum of the ranks of a job's matrices]
 };
 
+// Rows of a call that are few: their segments are computed apart.
+#define FG_ATTN_FEW_MAX 16
+// Floats for the segments of few rows over a history of `capacity` positions.
+uint64_t fg_attn_partial_floats(int64_t capacity, int64_t n_heads, int64_t n_kv, int64_t D);
+
 // Kernels, threads and memory for the jobs below.
 struct fg_parallel {
     const struct fg_kernels *kernels;
@@ -25,6 +30,7 @@ struct fg_parallel {
     uint8_t *scratch; // fg_pool_threads(pool) * scratch_bytes_per_worker, 64-byte aligned
     uint64_t scratch_bytes_per_worker; // at least fg_parallel_scratch_bytes
     struct fg_room room;
+    float *partials; // fg_attn_partial_floats, 64-byte aligned; the caller's
     bool fast; // numerics mode: quantized weights take INT8 activations, dense BF16 weights BF16
                // ones (dot2)
 };
@@ -36,8 +42,8 @@ struct fg_parallel_sizes {
     bool quantized;   // there are quantized weights
     int64_t rank_sum; // of the factors of one job
     int64_t n_digits; // widest input in two digits
-    int64_t G, D;     // attention: query heads of a KV head, head width
-    int64_t dv;       // DeltaNet: value head width
+    int64_t D;        // attention: head width; 0: none
+    int64_t dk, dv;   // DeltaNet: widths of key and value heads; 0: none
 };
 // Scratch of one worker, in whole cache lines.
 uint64_t fg_parallel_scratch_bytes(const struct fg_parallel_sizes *s);
@@ -95,17 +101,34 @@ void fg_parallel_best(const struct fg_parallel *par, const struct fg_linear *mat
 
 // ---- mixers and loops
 
-// Attention over all heads. q, o [T][n_heads][D]; k, v caches [n_kv][capacity][D].
-void fg_parallel_attention(const struct fg_parallel *par, float *o, const float *q, const float *k,
-                           const float *v, int64_t capacity, int64_t pos, int64_t T,
-                           int64_t n_heads, int64_t n_kv, int64_t D, float scale);
-// DeltaNet over all value heads; value head j uses q/k head j / (nv / nk). S [nv][dk][dv]; q, k
-// [T][nk][dk] with row strides ldq, ldk; v [T][nv][dv] stride ldv; o [T][nv][dv]; alpha, beta
-// [T][nv].
-void fg_parallel_deltanet(const struct fg_parallel *par, float *S, int64_t nk, int64_t nv,
-                          int64_t dk, int64_t dv, float *o, const float *q, int64_t ldq,
-                          const float *k, int64_t ldk, const float *v, int64_t ldv,
-                          const float *alpha, const float *beta, int64_t T);
+// Attention of T consecutive rows of one conversation over stored keys and values (kv.h). Row t
+// stands at pos + t; row t * G + g of a KV head is query head g of its group of G.
+struct fg_attn_call {
+    float *o;                    // [T][n_heads][D]
+    const struct fg_kv_head *kv; // [n_kv]
+    const float *q;              // [n_kv][T * G][W], W = fg_kv_width(D)
+    const int8_t *qc;            // the same as codes, with
+    const float *qs;             // [n_kv][T * G] and
+    const int32_t *qsum; // [n_kv][T * G]; unused where keys are not INT8 or mode is not fast
+    int64_t pos, T, n_heads, n_kv, D;
+    float scale;
+};
+// Few rows meet a long history in segments on all threads, many rows in groups of rows; the results
+// are the same. Requires par->partials for pos + T positions.
+void fg_parallel_attention(const struct fg_parallel *par, const struct fg_attn_call *call);
+
+// DeltaNet over all value heads; value head j uses q/k head j / (nv / nk). The members of `rows`
+// and `pending` are those of head 0, their strides those of kernels/gdn.h: q, k [T][nk][dk]; v, o,
+// d [T][nv][dv]; g, beta [T][nv]. S, S_out [nv][dk][dv]. o and d have rows of nv * dv.
+struct fg_gdn_call {
+    const float *S;
+    float *S_out;
+    int64_t nk, nv, dk, dv;
+    struct fg_gdn_pending pending;
+    struct fg_gdn_rows rows;
+    float *o, *d;
+};
+void fg_parallel_gdn(const struct fg_parallel *par, const struct fg_gdn_call *call);
 // Any per-row or per-range loop: fn over [0, n) in chunks of `grain`.
 void fg_parallel_for(const struct fg_parallel *par, int64_t n, int64_t grain,
                      void (*fn)(void *ctx, const struct fg_kernels *k, int64_t i0, int64_t i1),

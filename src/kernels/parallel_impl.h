@@ -35,9 +35,6 @@ static inline int64_t fg_act_stride(int64_t n)
     return (fg_ceil_div(n, 64) | 1) * 64;
 }
 
-// Attention blocks by this many rows at most.
-#define FG_ATTN_ROWS_MAX 32
-
 // ---- the parts of a linear job (parallel_linear.c)
 
 // An input made ready: rotated, rounded or quantized, multiplied by the second factors.

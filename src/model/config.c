@@ -2,11 +2,12 @@
 #include "model/config.h"
 #include "base/json.h"
 #include "base/size.h"
+#include "kernels/kv.h"
 #include "model/rope.h"
 #include <stdio.h>
 #include <string.h>
 
-#define HEAD_DIM_MAX 65536
+#define HEAD_DIM_MAX FG_KV_WIDTH_MAX
 #define EXTENT_MAX INT32_MAX // 2^31 - 1: larger extents are refused (section 10)
 
 // The fields of one JSON object, with the first error kept so that a list of reads is checked once.
@@ -216,7 +217,7 @@ int fg_config_parse(struct fg_config *cfg, const struct fg_json *doc, struct fg_
                                                                 : 1;
     cfg->head_dim = read_i64(r, "head_dim", head_dim_default, 1);
     if (r->rc == 0 && cfg->head_dim > HEAD_DIM_MAX)
-        return refuse(r, FG_EINPUT, "head_dim", "at most 65536", "more");
+        return refuse(r, FG_EINPUT, "head_dim", "at most 512", "more");
 
     double eps = read_f64(r, "rms_norm_eps", 1e-6);
     cfg->norm_eps = (float)eps;

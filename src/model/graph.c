@@ -3,6 +3,7 @@
 #include "model/graph.h"
 #include "model/graph_impl.h"
 #include "model/rope.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,29 +16,56 @@ static int64_t max64(int64_t a, int64_t b)
     return a > b ? a : b;
 }
 
+static bool alloc_reference(struct fg_workspace *ws, const struct fg_config *c)
+{
+    ws->c2t = fg_c2t_units_default();
+    if (ws->attention == FG_ATTENTION_STORED || c->n_full == 0) return true;
+    ws->reference_bytes = fg_attention_reference_scratch_bytes(
+        c->head_dim, ws->T_max, c->n_heads / c->n_kv_heads, &ws->c2t);
+    ws->reference_bytes = (ws->reference_bytes + 63) / 64 * 64;
+    ws->reference = fg_arena_alloc(&ws->arena, (uint64_t)c->n_kv_heads, ws->reference_bytes);
+    return ws->reference != NULL;
+}
+
+// Queries as attention takes them.
+static bool alloc_queries(struct fg_workspace *ws, const struct fg_config *c)
+{
+    if (c->n_full == 0) return true;
+    const uint64_t rows = (uint64_t)(ws->T_max * c->n_heads),
+                   W = (uint64_t)fg_kv_width(c->head_dim);
+    ws->qx = fg_arena_alloc(&ws->arena, rows * W, sizeof *ws->qx);
+    ws->no_signs = fg_arena_alloc(&ws->arena, (uint64_t)(c->head_dim + 7) / 8, 1);
+    if (!ws->par.fast) return ws->qx && ws->no_signs;
+    ws->qc = fg_arena_alloc(&ws->arena, rows * W, sizeof *ws->qc);
+    ws->qs = fg_arena_alloc(&ws->arena, rows, sizeof *ws->qs);
+    ws->qsum = fg_arena_alloc(&ws->arena, rows, sizeof *ws->qsum);
+    return ws->qx && ws->no_signs && ws->qc && ws->qs && ws->qsum;
+}
+
 int fg_workspace_new(struct fg_workspace **out, const struct fg_model *m,
-                     const struct fg_kernels *kernels, struct fg_pool *pool, bool fast,
-                     int64_t T_max, struct fg_error *err)
+                     const struct fg_workspace_options *options, struct fg_error *err)
 {
     const struct fg_config *c = &m->config;
     *out = NULL;
     struct fg_workspace *ws = calloc(1, sizeof *ws);
     if (!ws) return fg_fail_memory(err, "workspace", sizeof *ws);
     fg_arena_init(&ws->arena, 0);
-    ws->T_max = T_max;
+    ws->T_max = options->T_max;
+    ws->attention = options->attention;
 
     int64_t q = c->n_heads * c->head_dim, kv = c->n_kv_heads * c->head_dim;
     int64_t channels = fg_config_conv_channels(c), val = c->n_v_heads * c->v_head_dim;
     int64_t n_in_max = max64(max64(c->hidden, c->intermediate), max64(c->n_full ? q : 0, val));
-    uint64_t T = (uint64_t)T_max;
-    ws->par = (struct fg_parallel){.kernels = kernels, .pool = pool, .fast = fast};
-    const struct fg_parallel_sizes sizes = {.T = T_max,
+    uint64_t T = (uint64_t)options->T_max;
+    ws->par = (struct fg_parallel){
+        .kernels = options->kernels, .pool = options->pool, .fast = options->fast};
+    const struct fg_parallel_sizes sizes = {.T = options->T_max,
                                             .n = n_in_max,
                                             .quantized = m->quantized,
                                             .rank_sum = m->rank_sum_max,
                                             .n_digits = max64(c->hidden, DIGITS_BELOW),
-                                            .G = c->n_heads / c->n_kv_heads,
-                                            .D = c->head_dim,
+                                            .D = c->n_full ? c->head_dim : 0,
+                                            .dk = c->k_head_dim,
                                             .dv = c->v_head_dim};
 
     // One list of what is needed, allocated in one sweep. Buffers of the two mixers are never in
@@ -74,6 +102,7 @@ int fg_workspace_new(struct fg_workspace **out, const struct fg_model *m,
         *need[i].p = fg_arena_alloc(&ws->arena, T * (uint64_t)need[i].width, sizeof(float));
         ok = *need[i].p != NULL;
     }
+    ok = ok && alloc_queries(ws, c) && alloc_reference(ws, c);
     ok = ok && fg_parallel_alloc(&ws->par, &sizes, &ws->arena);
     if (!ok) {
         uint64_t bytes = ws->arena.used_bytes;
@@ -84,16 +113,33 @@ int fg_workspace_new(struct fg_workspace **out, const struct fg_model *m,
     return 0;
 }
 
+int fg_workspace_fit(struct fg_workspace *ws, const struct fg_model *m, int64_t capacity,
+                     struct fg_error *err)
+{
+    const struct fg_config *c = &m->config;
+    if (c->n_full == 0) return 0;
+    const uint64_t bytes =
+        fg_attn_partial_floats(capacity, c->n_heads, c->n_kv_heads, c->head_dim) * sizeof(float);
+    if (bytes == ws->partials_bytes) return 0;
+    float *p = fg_alloc_aligned(bytes);
+    if (!p) return fg_fail_memory(err, "attention over segments", bytes);
+    free(ws->par.partials);
+    ws->par.partials = p;
+    ws->partials_bytes = bytes;
+    return 0;
+}
+
 void fg_workspace_free(struct fg_workspace *ws)
 {
     if (!ws) return;
+    free(ws->par.partials);
     fg_arena_free(&ws->arena);
     free(ws);
 }
 
 uint64_t fg_workspace_bytes(const struct fg_workspace *ws)
 {
-    return ws->arena.used_bytes;
+    return ws->arena.used_bytes + ws->partials_bytes;
 }
 
 void fg_workspace_set_tap(struct fg_workspace *ws, fg_tap_fn tap, void *ctx)
@@ -190,29 +236,50 @@ static void mlp(const struct fg_model *m, const struct fg_layer *l, int layer, i
     fg_graph_tap(ws, "mlp_out", layer, pos, T, c->hidden, ws->y, c->hidden);
 }
 
-// All layers; leaves the residual in ws->x and advances the state.
-static void run_layers(const struct fg_model *m, struct fg_state *state, struct fg_workspace *ws,
-                       const int32_t *ids, int64_t T)
+static void copy_taps(const struct fg_call *call, const float *x, int64_t H, int64_t layer)
+{
+    for (int64_t i = 0; i < call->n_taps; i++) {
+        if (call->tap_layers[i] != layer) continue;
+        for (int64_t t = 0; t < call->T; t++)
+            memcpy(call->taps + (t * call->n_taps + i) * H, x + t * H, (size_t)H * sizeof *x);
+    }
+}
+
+static int stopped(struct fg_error *err)
+{
+    return fg_fail(err, FG_EINTERRUPTED, "forward pass", NULL, NULL, NULL, "stopped");
+}
+
+// All layers; leaves the residual in ws->x.
+static int run_layers(const struct fg_model *m, struct fg_workspace *ws, const struct fg_call *call,
+                      const struct fg_part *parts, struct fg_error *err)
 {
     const struct fg_config *c = &m->config;
     const struct fg_weights *w = &m->weights;
-    const int64_t H = c->hidden, pos = state->pos;
+    const int64_t H = c->hidden, T = call->T, pos = parts[0].state->pos;
     const uint64_t row_bytes = (uint64_t)H * fg_dtype_bytes(w->embed.dtype);
     for (int64_t t = 0; t < T; t++)
         ws->par.kernels->widen(ws->x + t * H,
-                               (const uint8_t *)w->embed.data + (uint64_t)ids[t] * row_bytes,
+                               (const uint8_t *)w->embed.data + (uint64_t)call->ids[t] * row_bytes,
                                w->embed.dtype, H);
     fg_graph_tap(ws, "embed", -1, pos, T, H, ws->x, H);
-    if (c->n_full > 0) fg_rope_table(c, pos, T, ws->rope_cos, ws->rope_sin);
+    for (int i = 0; i < call->n_spans && c->n_full > 0; i++) {
+        const int64_t at = parts[i].t0 * (c->rot / 2);
+        fg_rope_table(c, parts[i].state->pos, parts[i].T, ws->rope_cos + at, ws->rope_sin + at);
+    }
 
+    struct fg_mixer mixer = {
+        .m = m, .parts = parts, .n_parts = call->n_spans, .T = T, .verify = call->verify};
     for (int i = 0; i < (int)c->n_layers; i++) {
         const struct fg_layer *l = &w->layers[i];
+        if (call->cancel && call->cancel(call->cancel_ctx)) return stopped(err);
+        mixer.layer = i;
         fg_graph_norm(ws, ws->h, ws->x, l->input_norm, H, T, c->norm_eps);
         fg_graph_tap(ws, "attn_norm", i, pos, T, H, ws->h, H);
         if (l->is_linear)
-            fg_graph_deltanet(m, l, i, &state->layers[i], pos, ws, T);
+            fg_graph_deltanet(ws, &mixer);
         else
-            fg_graph_attention(m, l, i, &state->layers[i], state->capacity, pos, ws, T);
+            fg_graph_attention(ws, &mixer);
         fg_graph_tap(ws, "mixer_out", i, pos, T, H, ws->y, H);
         fg_graph_add(ws, ws->x, ws->y, H, T);
         fg_graph_tap(ws, "mid", i, pos, T, H, ws->x, H);
@@ -221,39 +288,89 @@ static void run_layers(const struct fg_model *m, struct fg_state *state, struct 
         mlp(m, l, i, pos, ws, T);
         fg_graph_add(ws, ws->x, ws->y, H, T);
         fg_graph_tap(ws, "layer_out", i, pos, T, H, ws->x, H);
+        copy_taps(call, ws->x, H, i);
     }
-    state->pos = pos + T;
+    return 0;
 }
 
-// The input of the head for the last n of T rows: their final norm, in ws->h. Its INT8 form has two
-// digits: it is not rotated, and it decides the argmax.
-static struct fg_input head_input(const struct fg_model *m, const struct fg_state *state,
-                                  struct fg_workspace *ws, int64_t T, int64_t n)
+// Everything that a row computes ends in its residual, so what is not finite shows there.
+static bool all_finite(const struct fg_workspace *ws, int64_t n)
 {
-    const int64_t H = m->config.hidden;
-    fg_graph_norm(ws, ws->h, ws->x + (T - n) * H, m->weights.final_norm, H, n, m->config.norm_eps);
-    fg_graph_tap(ws, "final_norm", -1, state->pos - n, n, H, ws->h, H);
-    return (struct fg_input){.x = ws->h, .ldx = H, .n = H, .digits = 2};
+    float sum = 0.0f;
+    for (int64_t i = 0; i < n; i++)
+        sum += ws->x[i] * 0.0f; // NaN and infinity give NaN
+    return sum == 0.0f && !atomic_load_explicit(&ws->not_finite, memory_order_relaxed);
 }
 
-void fg_forward(const struct fg_model *m, struct fg_state *state, struct fg_workspace *ws,
-                const int32_t *ids, int64_t T, float *logits, int64_t n_logits)
+// The head over the final norm of the last n_out rows, in ws->h. Its INT8 form has two digits: it
+// is not rotated, and it decides the argmax.
+static void run_head(const struct fg_model *m, struct fg_workspace *ws, const struct fg_call *call,
+                     int64_t pos)
 {
-    const int64_t V = m->config.vocab;
-    run_layers(m, state, ws, ids, T);
-    if (n_logits == 0) return;
-    const struct fg_input in = head_input(m, state, ws, T, n_logits);
-    const struct fg_linear head = linear_of(&(struct fg_term){&m->weights.head, NULL, logits});
-    fg_parallel_linear(&ws->par, &head, 1, &in, n_logits);
-    fg_graph_tap(ws, "logits", -1, state->pos - n_logits, n_logits, V, logits, V);
+    const int64_t H = m->config.hidden, V = m->config.vocab, n = call->n_out, at = call->T - n;
+    fg_graph_norm(ws, ws->h, ws->x + at * H, m->weights.final_norm, H, n, m->config.norm_eps);
+    fg_graph_tap(ws, "final_norm", -1, pos + at, n, H, ws->h, H);
+    const struct fg_input in = {.x = ws->h, .ldx = H, .n = H, .digits = 2};
+    const struct fg_linear head =
+        linear_of(&(struct fg_term){&m->weights.head, NULL, call->logits});
+    if (call->best) {
+        fg_parallel_best(&ws->par, &head, &in, n, call->best);
+        return;
+    }
+    fg_parallel_linear(&ws->par, &head, 1, &in, n);
+    fg_graph_tap(ws, "logits", -1, pos + at, n, V, call->logits, V);
 }
 
-void fg_forward_best(const struct fg_model *m, struct fg_state *state, struct fg_workspace *ws,
-                     const int32_t *ids, int64_t T, struct fg_best *best, int64_t n_best)
+// What the call has computed becomes the state.
+static void publish(struct fg_state *s, int64_t T, bool verify)
 {
-    run_layers(m, state, ws, ids, T);
-    if (n_best == 0) return;
-    const struct fg_input in = head_input(m, state, ws, T, n_best);
-    const struct fg_linear head = linear_of(&(struct fg_term){&m->weights.head, NULL, NULL});
-    fg_parallel_best(&ws->par, &head, &in, n_best, best);
+    if (verify) {
+        if (s->n_pending > 0) s->cur = !s->cur;
+        s->pend = !s->pend;
+        s->n_tried = T;
+    } else {
+        s->cur = !s->cur;
+        s->pos += T;
+        s->n_tried = 0;
+    }
+    s->n_pending = 0;
+}
+
+int fg_forward(const struct fg_model *m, struct fg_workspace *ws, const struct fg_call *call,
+               struct fg_error *err)
+{
+    struct fg_part parts[FG_CALL_SPANS_MAX];
+    int64_t t0 = 0;
+    for (int i = 0; i < call->n_spans; i++) {
+        parts[i] = (struct fg_part){call->spans[i].state, t0, call->spans[i].T};
+        t0 += call->spans[i].T;
+    }
+    atomic_store_explicit(&ws->not_finite, false, memory_order_relaxed);
+    const int64_t pos = parts[0].state->pos;
+    int rc = run_layers(m, ws, call, parts, err);
+    if (rc) return rc;
+    if (!all_finite(ws, call->T * m->config.hidden))
+        return fg_fail(err, FG_EFAILED, "numerical error", NULL, NULL, "finite values in every row",
+                       "NaN or infinity from position %lld on", (long long)pos);
+    if (call->n_out > 0) run_head(m, ws, call, pos);
+    for (int i = 0; i < call->n_spans; i++)
+        publish(parts[i].state, parts[i].T, call->verify);
+    return 0;
+}
+
+void fg_flush(const struct fg_model *m, struct fg_workspace *ws, struct fg_state *state)
+{
+    if (state->n_pending > 0) {
+        for (int i = 0; i < (int)m->config.n_layers; i++)
+            if (m->config.is_linear[i]) fg_graph_deltanet_flush(ws, m, i, state);
+        state->cur = !state->cur;
+    }
+    state->n_pending = state->n_tried = 0;
+}
+
+void fg_accept(struct fg_state *state, int64_t k)
+{
+    state->pos += k;
+    state->n_pending = k;
+    state->n_tried = 0;
 }

@@ -65,7 +65,7 @@ static void linear(int64_t n, int64_t T, int n_threads, bool fast)
     int64_t ldx = n + 3;
     float *x = floats(T * ldx, &seed);
     uint16_t *xh = alloc((uint64_t)(T * n) * 2), *xh_true = alloc((uint64_t)(T * n) * 2);
-    const struct fg_parallel_sizes sizes = {.T = T, .n = n, .G = 1, .D = 1, .dv = 1};
+    const struct fg_parallel_sizes sizes = {.T = T, .n = n, .D = 1, .dk = 1, .dv = 1};
     struct fg_parallel par = parallel_new(n_threads, fg_parallel_scratch_bytes(&sizes));
     par.fast = fast;
     par.room.xh = xh;
@@ -145,66 +145,170 @@ static void test_linear_of_nothing_does_nothing(void **state)
     parallel_free(&par);
 }
 
-static void attention(int64_t pos, int64_t T, int64_t n_heads, int64_t n_kv, int n_threads)
+// Pages of n rows, with garbage behind them.
+static struct fg_kv_head stored(const struct fg_kernels *kn, enum fg_kv_format format, int64_t D,
+                                int64_t n, uint64_t *seed)
 {
-    enum { D = 16 };
-    uint64_t seed = (uint64_t)(pos * 31 + T + n_heads);
-    int64_t capacity = pos + T + 5, G = n_heads / n_kv, ld = n_heads * D;
-    float *q = floats(T * ld, &seed), *o = floats(T * ld, &seed);
-    float *k = floats(n_kv * capacity * D, &seed), *v = floats(n_kv * capacity * D, &seed);
-    float *truth = alloc((uint64_t)(T * ld) * 4);
-    void *scratch = alloc(fg_attn_scratch_bytes(T, G, D));
-    struct fg_parallel par =
-        parallel_new(n_threads, fg_parallel_scratch_bytes(&(struct fg_parallel_sizes){
-                                    .T = T, .n = 1, .G = G, .D = D, .dv = 1}));
-    for (int64_t h = 0; h < n_kv; h++)
-        par.kernels->attention(truth + h * G * D, ld, q + h * G * D, ld, k + h * capacity * D, D,
-                               v + h * capacity * D, D, pos, T, G, D, 0.25f, scratch);
-    fg_parallel_attention(&par, o, q, k, v, capacity, pos, T, n_heads, n_kv, D, 0.25f);
-    expect_same(o, truth, T * ld, "attention", n_threads, T);
-    free(q);
-    free(o);
+    const uint64_t pages = (uint64_t)(n + FG_KV_PAGE - 1) / FG_KV_PAGE;
+    const uint64_t k_bytes = pages * (uint64_t)fg_kv_k_page_bytes(format, D);
+    const uint64_t v_bytes = pages * (uint64_t)fg_kv_v_page_bytes(format, D);
+    struct fg_kv_head h = {.format = format,
+                           .D = D,
+                           .k = alloc(k_bytes),
+                           .v = alloc(v_bytes),
+                           .ks = alloc(pages * FG_KV_PAGE * 2),
+                           .vs = alloc(pages * FG_KV_PAGE * 2)};
+    memset(h.k, 0xFF, k_bytes);
+    memset(h.v, 0xFF, v_bytes);
+    memset(h.ks, 0x7E, pages * FG_KV_PAGE * 2);
+    memset(h.vs, 0x7E, pages * FG_KV_PAGE * 2);
+    float *k = floats(n * D, seed), *v = floats(n * D, seed);
+    for (int64_t t = 0; t < n; t++)
+        assert_true(kn->kv_store(&h, t, k + t * D, v + t * D));
     free(k);
     free(v);
-    free(truth);
+    return h;
+}
+
+// One row over its history as kernels/kv.h folds it, with nothing shared.
+static void attend_alone(const struct fg_kernels *kn, float *o, const struct fg_kv_head *kv,
+                         const float *q, int64_t pos, float scale, bool fast)
+{
+    const int64_t D = kv->D, W = fg_kv_width(D);
+    int32_t qsum;
+    float qs, m[2], l[2];
+    int8_t *qc = alloc((uint64_t)W);
+    float *rows = alloc((uint64_t)(2 * W) * 4);
+    void *scratch = alloc(fg_attn_tile_scratch_bytes(D));
+    kn->attn_query(qc, &qs, &qsum, q, D, scale);
+    const struct fg_attn_rows query = {
+        .n = 1, .q = q, .qc = qc, .qs = &qs, .qsum = &qsum, .pos = &pos, .scale = scale};
+    const struct fg_attn_acc row = {&m[0], &l[0], rows}, segment = {&m[1], &l[1], rows + W};
+    m[0] = -INFINITY;
+    for (int64_t tile = 0; tile * FG_KV_PAGE <= pos; tile++) {
+        if (tile % FG_KV_TILES == 0) m[1] = -INFINITY;
+        kn->attn_tile[fast](&segment, kv, tile, &query, 0, 1, scratch);
+        bool last = (tile + 1) * FG_KV_PAGE > pos;
+        if (last || (tile + 1) % FG_KV_TILES == 0) kn->attn_combine(&row, &segment, 0, 1, W);
+    }
+    kn->attn_finish(o, &row, 0, D);
+    free(qc);
+    free(rows);
     free(scratch);
+}
+
+struct shape {
+    int64_t pos, T, n_heads, n_kv;
+};
+
+static void attention(const struct shape *shape, enum fg_kv_format format, bool fast, int n_threads)
+{
+    enum { D = 24 };
+    const int64_t W = fg_kv_width(D), T = shape->T, pos = shape->pos, n_heads = shape->n_heads;
+    const int64_t n_kv = shape->n_kv, G = n_heads / n_kv, R = T * G;
+    const float scale = 0.25f;
+    uint64_t seed = (uint64_t)(pos * 31 + T + n_heads);
+    struct fg_parallel par =
+        parallel_new(n_threads, fg_parallel_scratch_bytes(&(struct fg_parallel_sizes){
+                                    .T = T, .n = 1, .D = D, .dk = 1, .dv = 1}));
+    par.fast = fast;
+    par.partials = alloc(fg_attn_partial_floats(pos + T, n_heads, n_kv, D) * 4);
+    struct fg_kv_head kv[8];
+    float *qx = alloc((uint64_t)(n_kv * R * W) * 4), *o = floats(T * n_heads * D, &seed);
+    float *truth = alloc((uint64_t)(T * n_heads * D) * 4);
+    int8_t *qc = alloc((uint64_t)(n_kv * R * W));
+    float *qs = alloc((uint64_t)(n_kv * R) * 4);
+    int32_t *qsum = alloc((uint64_t)(n_kv * R) * 4);
+    for (int64_t h = 0; h < n_kv; h++)
+        kv[h] = stored(par.kernels, format, D, pos + T, &seed);
+    for (int64_t r = 0; r < n_kv * R; r++) {
+        fill_floats(qx + r * W, D, &seed, NUMBERS_UNIT);
+        par.kernels->attn_query(qc + r * W, &qs[r], &qsum[r], qx + r * W, D, scale);
+        const int64_t h = r / R, t = r % R / G, g = r % G;
+        attend_alone(par.kernels, truth + (t * n_heads + h * G + g) * D, &kv[h], qx + r * W,
+                     pos + t, scale, fast);
+    }
+    const struct fg_attn_call call = {.o = o,
+                                      .kv = kv,
+                                      .q = qx,
+                                      .qc = qc,
+                                      .qs = qs,
+                                      .qsum = qsum,
+                                      .pos = pos,
+                                      .T = T,
+                                      .n_heads = n_heads,
+                                      .n_kv = n_kv,
+                                      .D = D,
+                                      .scale = scale};
+    fg_parallel_attention(&par, &call);
+    expect_same(o, truth, T * n_heads * D, "attention", n_threads, T);
+    for (int64_t h = 0; h < n_kv; h++) {
+        void *parts[] = {kv[h].k, kv[h].v, kv[h].ks, kv[h].vs};
+        for (size_t i = 0; i < FG_COUNT(parts); i++)
+            free(parts[i]);
+    }
+    void *all[] = {qx, o, truth, qc, qs, qsum, par.partials};
+    for (size_t i = 0; i < FG_COUNT(all); i++)
+        free(all[i]);
     parallel_free(&par);
 }
 
-static void test_attention_equals_single_kernel_calls(void **state)
+static void test_attention_equals_rows_alone(void **state)
 {
     (void)state;
-    for (size_t j = 0; j < FG_COUNT(threads_all); j++) {
-        attention(0, 1, 6, 2, threads_all[j]);
-        attention(200, 1, 9, 1, threads_all[j]);
-        attention(63, 5, 4, 4, threads_all[j]);
-        attention(0, 150, 6, 2, threads_all[j]);
-        attention(77, 67, 7, 1, threads_all[j]);
-    }
+    static const struct shape shapes[] = {
+        {0, 1, 6, 2},     {0, 150, 6, 2},  {200, 1, 9, 1},    {255, 5, 4, 4},   {77, 67, 7, 1},
+        {2040, 16, 6, 2}, {2047, 1, 6, 3}, {2040, 17, 12, 2}, {4100, 3, 40, 1}, {1900, 230, 8, 2}};
+    for (size_t i = 0; i < FG_COUNT(shapes); i++)
+        for (int f = 0; f < FG_KV_N_ALL; f++)
+            for (int fast = 0; fast < 2; fast++)
+                attention(&shapes[i], (enum fg_kv_format)f, fast,
+                          threads_all[(i + (size_t)f) % FG_COUNT(threads_all)]);
 }
 
-static void deltanet(int64_t nk, int64_t nv, int64_t T, int n_threads)
+// nv heads with `pending` rows to apply and T rows, tried or committed.
+static void deltanet(int64_t nk, int64_t nv, int64_t T, int64_t pending, bool tried, int n_threads)
 {
     enum { DK = 16, DV = 24 };
     uint64_t seed = (uint64_t)(nk * 100 + nv * 10 + T);
-    int64_t ldq = nk * DK + 2, ldk = nk * DK + 4, ldv = nv * DV + 6;
-    float *S = floats(nv * DK * DV, &seed), *S_true = alloc((uint64_t)(nv * DK * DV) * 4);
-    memcpy(S_true, S, (size_t)(nv * DK * DV) * 4);
+    const int64_t ldq = nk * DK + 2, ldk = nk * DK + 4, ldv = nv * DV + 6, n_S = nv * DK * DV;
+    float *S = floats(n_S, &seed), *S_out = floats(n_S, &seed), *S_true = alloc((uint64_t)n_S * 4);
+    memcpy(S_true, S_out, (size_t)n_S * 4);
     float *q = floats(T * ldq, &seed), *k = floats(T * ldk, &seed), *v = floats(T * ldv, &seed);
-    float *alpha = floats(T * nv, &seed), *beta = floats(T * nv, &seed);
+    float *g = floats(T * nv, &seed), *beta = floats(T * nv, &seed);
     float *o = floats(T * nv * DV, &seed), *o_true = alloc((uint64_t)(T * nv * DV) * 4);
-    float *scratch = alloc(3 * DV * 4);
-    struct fg_parallel par =
-        parallel_new(n_threads, fg_parallel_scratch_bytes(&(struct fg_parallel_sizes){
-                                    .T = T, .n = 1, .G = 1, .D = 1, .dv = DV}));
-    for (int64_t j = 0; j < nv; j++)
-        par.kernels->deltanet(S_true + j * DK * DV, DK, DV, o_true + j * DV, nv * DV,
-                              q + j / (nv / nk) * DK, ldq, k + j / (nv / nk) * DK, ldk, v + j * DV,
-                              ldv, alpha + j, beta + j, nv, T, scratch);
-    fg_parallel_deltanet(&par, S, nk, nv, DK, DV, o, q, ldq, k, ldk, v, ldv, alpha, beta, T);
+    float *d = floats(T * nv * DV, &seed), *d_true = alloc((uint64_t)(T * nv * DV) * 4);
+    float *pk = floats(pending * nk * DK, &seed), *pd = floats(pending * nv * DV, &seed);
+    float *pg = floats(pending * nv, &seed);
+    float *scratch = alloc(fg_gdn_scratch_bytes(DK, DV));
+    struct fg_parallel par = parallel_new(
+        n_threads,
+        fg_parallel_scratch_bytes(&(struct fg_parallel_sizes){.T = T, .n = 1, .dk = DK, .dv = DV}));
+    const struct fg_gdn_call call = {.S = S,
+                                     .S_out = tried && pending == 0 ? NULL : S_out,
+                                     .nk = nk,
+                                     .nv = nv,
+                                     .dk = DK,
+                                     .dv = DV,
+                                     .pending = {pk, pd, pg, nk * DK, nv * DV, nv, pending},
+                                     .rows = {q, k, v, g, beta, ldq, ldk, ldv, nv, T},
+                                     .o = o,
+                                     .d = tried ? d : NULL};
+    for (int64_t j = 0; j < nv; j++) {
+        const int64_t h = j / (nv / nk);
+        const struct fg_gdn_pending p = {pk + h * DK, pd + j * DV, pg + j, nk * DK,
+                                         nv * DV,     nv,          pending};
+        const struct fg_gdn_rows rows = {q + h * DK, k + h * DK, v + j * DV, g + j, beta + j,
+                                         ldq,        ldk,        ldv,        nv,    T};
+        par.kernels->gdn(S + j * DK * DV, call.S_out ? S_true + j * DK * DV : NULL, DK, DV, &p,
+                         &rows, o_true + j * DV, nv * DV, tried ? d_true + j * DV : NULL, nv * DV,
+                         scratch);
+    }
+    fg_parallel_gdn(&par, &call);
     expect_same(o, o_true, T * nv * DV, "deltanet", n_threads, T);
-    expect_same(S, S_true, nv * DK * DV, "deltanet state", n_threads, T);
-    float *all[] = {S, S_true, q, k, v, alpha, beta, o, o_true, scratch};
+    if (tried) expect_same(d, d_true, T * nv * DV, "deltanet's d", n_threads, T);
+    if (call.S_out) expect_same(S_out, S_true, n_S, "deltanet state", n_threads, T);
+    void *all[] = {S, S_out, S_true, q, k, v, g, beta, o, o_true, d, d_true, pk, pd, pg, scratch};
     for (size_t i = 0; i < FG_COUNT(all); i++)
         free(all[i]);
     parallel_free(&par);
@@ -214,9 +318,11 @@ static void test_deltanet_equals_single_kernel_calls(void **state)
 {
     (void)state;
     for (size_t j = 0; j < FG_COUNT(threads_all); j++) {
-        deltanet(2, 6, 1, threads_all[j]);
-        deltanet(1, 1, 9, threads_all[j]);
-        deltanet(3, 3, 40, threads_all[j]);
+        for (int tried = 0; tried < 2; tried++) {
+            deltanet(2, 6, 1, 1, tried, threads_all[j]);
+            deltanet(1, 1, 9, 0, tried, threads_all[j]);
+            deltanet(3, 3, 40, 5, tried, threads_all[j]);
+        }
     }
 }
 
@@ -256,7 +362,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_linear_equals_single_kernel_calls),
         cmocka_unit_test(test_linear_of_nothing_does_nothing),
-        cmocka_unit_test(test_attention_equals_single_kernel_calls),
+        cmocka_unit_test(test_attention_equals_rows_alone),
         cmocka_unit_test(test_deltanet_equals_single_kernel_calls),
         cmocka_unit_test(test_for_visits_each_index_once),
     };

@@ -179,7 +179,6 @@ static void job(const struct shape *s, int64_t T, int threads, bool fast)
                                             .quantized = true,
                                             .rank_sum = s->rank + s->rank / 2,
                                             .n_digits = s->n_in,
-                                            .G = 1,
                                             .D = 1,
                                             .dv = 1};
     int n_levels;
@@ -246,7 +245,7 @@ static void best(int64_t n_out, int64_t T, int64_t k, int threads, bool fast)
     }
     const struct fg_input in = {.x = floats(&a, T * N, &seed), .ldx = N, .n = N, .digits = 2};
     const struct fg_parallel_sizes sizes = {
-        .T = T, .n = N, .quantized = true, .n_digits = N, .G = 1, .D = 1, .dv = 1};
+        .T = T, .n = N, .quantized = true, .n_digits = N, .D = 1, .dk = 1, .dv = 1};
     int n_levels;
     const struct fg_kernels *const *levels = fg_kernels_levels(&n_levels);
     struct fg_parallel par = parallel_new(&a, levels[n_levels - 1], threads, fast, &sizes);
