@@ -230,10 +230,11 @@ int fg_kv_new(struct fg_kv **out, const struct fg_kv_shape *shape, int64_t rows_
     kv->os_page = (uint64_t)sysconf(_SC_PAGESIZE);
     kv->pages_max = pages_of(rows_max);
     count_parts(shape, kv->part_bytes);
+    const uint64_t bytes = (uint64_t)kv->n_ranges * sizeof *kv->heads;
     kv->heads = calloc((size_t)kv->n_ranges, sizeof *kv->heads);
     if (!kv->heads) {
         fg_kv_free(kv);
-        return fg_fail_memory(err, "keys and values", sizeof *kv->heads);
+        return fg_fail_memory(err, "keys and values", bytes);
     }
     for (int64_t i = 0; i < kv->n_ranges; i++)
         kv->heads[i] = (struct fg_kv_head){.format = shape->format, .D = shape->D};
