@@ -106,7 +106,7 @@ int main(int argc, char **argv)
                                       .model_only = true};
     if (forge_engine_open(&e, &eo, &err)) die("model", &err);
     forge_engine_info(e, &info);
-    struct forge_session_options so = {.capacity = o.prefill + o.decode + 1};
+    struct forge_session_options so = {.capacity = forge_context_for(e, o.prefill + o.decode + 1)};
     if (forge_session_new(&s, e, &so, &err)) die("session", &err);
     float *logits = malloc((size_t)info.vocab * sizeof *logits);
 

@@ -8,9 +8,9 @@
 #include "format/build.h"
 #include "format/gguf.h"
 #include "model/import.h"
-#include "runtime/budget.h"
 #include "runtime/compile.h"
 #include "runtime/compile_text.h"
+#include "runtime/kv.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,31 +103,121 @@ static bool on_stop(void *ctx)
     return o->stop(o->log_ctx);
 }
 
-// Does the model of a build fit into memory? Its packages have `bytes`.
-static int check_memory(const struct forge_engine *e, const struct forge_engine_options *o,
-                        const struct fg_build *build, uint64_t bytes, struct fg_error *err)
+// ---- contexts, KV format, memory: what is decided before weights are read
+
+// The config of a directory; *there is false when it has none. `arena` holds what it leads to.
+static int read_config(struct fg_config *config, const char *dir, bool *there,
+                       struct fg_arena *arena, struct fg_error *err)
 {
-    struct fg_arena arena;
-    struct fg_config config;
-    struct fg_budget budget;
     struct fg_json doc = {0};
-    char *path = fg_path_join(fg_build_model_dir(build), "config.json");
-    if (!path) return fg_fail_memory(err, "config", strlen(o->model));
-    fg_arena_init(&arena, 0);
-    int rc = fg_json_open(&doc, path, CONFIG_BYTES_MAX, err);
-    if (rc == 0) rc = fg_config_parse(&config, &doc, &arena, err);
-    if (rc == 0) {
-        int64_t ctx = o->ctx > 0 ? o->ctx : 16384;
-        fg_budget_make(&budget, &config, bytes, ctx, 64);
-        rc = fg_budget_check(&budget, &config, o->model, o->allow_paging, &e->log, err);
+    char *path = fg_path_join(dir, "config.json");
+    *there = false;
+    if (!path) return fg_fail_memory(err, "config", strlen(dir));
+    int rc = 0;
+    if (fg_file_exists(path)) {
+        rc = fg_json_open(&doc, path, CONFIG_BYTES_MAX, err);
+        if (rc == 0) rc = fg_config_parse(config, &doc, arena, err);
+        *there = rc == 0;
     }
     fg_json_close(&doc);
-    fg_arena_free(&arena);
     free(path);
     return rc;
 }
 
-// A build of packages: is there memory for it, and are there its tiles?
+// What e->contexts offers, and what was asked for of it.
+static int choose(struct forge_engine *e, const struct forge_engine_options *o,
+                  struct fg_error *err)
+{
+    int rc = fg_contexts_pick(&e->context, &e->contexts, o->ctx, o->model, err);
+    return rc ? rc : fg_contexts_kv(&e->kv, &e->contexts, o->kv_cache_dtype, o->model, err);
+}
+
+// Is there memory for the model, of which `bytes` will be read per token?
+static int check_memory(const struct forge_engine *e, const struct forge_engine_options *o,
+                        const struct fg_config *config, uint64_t bytes, bool quantized,
+                        struct fg_error *err)
+{
+    struct fg_budget budget;
+    const struct fg_budget_options bo = {.weight_bytes = bytes,
+                                         .quantized = quantized,
+                                         .fast = e->numerics == FORGE_FAST,
+                                         .kv = e->kv,
+                                         .entries = e->context.entries,
+                                         .n_entries = e->context.n_entries,
+                                         .rows = FORGE_ROWS_DEFAULT,
+                                         .threads = fg_pool_threads(e->pool)};
+    fg_budget_make(&budget, config, &bo);
+    return fg_budget_check(&budget, o->model, o->allow_paging, &e->log, err);
+}
+
+static int keep_taps(struct forge_engine *e, const struct fg_manifest *m, struct fg_error *err)
+{
+    if (m->n_taps == 0) return 0;
+    const size_t bytes = (size_t)m->n_taps * sizeof *e->taps;
+    e->taps = malloc(bytes);
+    if (!e->taps) return fg_fail_memory(err, "taps", bytes);
+    memcpy(e->taps, m->taps, bytes);
+    e->n_taps = m->n_taps;
+    return 0;
+}
+
+static int check_build(struct forge_engine *e, const struct forge_engine_options *o,
+                       const struct fg_build *build, uint64_t bytes, struct fg_error *err)
+{
+    struct fg_arena arena;
+    struct fg_config config;
+    const char *dir = fg_build_model_dir(build);
+    bool there;
+    fg_arena_init(&arena, 0);
+    int rc = read_config(&config, dir, &there, &arena, err);
+    if (rc == 0 && !there)
+        rc = fg_fail(err, FG_EINPUT, "config", dir, "config.json", "a file", "nothing");
+    if (rc == 0) {
+        fg_contexts_of_build(&e->contexts, fg_build_manifest(build), config.max_positions);
+        rc = choose(e, o, err);
+    }
+    if (rc == 0) rc = check_memory(e, o, &config, bytes, true, err);
+    if (rc == 0) rc = keep_taps(e, fg_build_manifest(build), err);
+    fg_arena_free(&arena);
+    return rc;
+}
+
+// A checkpoint or an export whose directory has its config; others are checked once they are open.
+static int check_directory(struct forge_engine *e, const struct forge_engine_options *o,
+                           struct fg_error *err)
+{
+    struct fg_arena arena;
+    struct fg_config config;
+    bool there = false;
+    fg_arena_init(&arena, 0);
+    int rc = read_config(&config, o->model, &there, &arena, err);
+    if (rc == 0 && !there && o->model_dir)
+        rc = read_config(&config, o->model_dir, &there, &arena, err);
+    if (rc == 0 && there) {
+        fg_contexts_of_config(&e->contexts, &config, e->numerics == FORGE_FAST);
+        rc = choose(e, o, err);
+    }
+    fg_arena_free(&arena);
+    return rc;
+}
+
+// Once the model is open: what could not be said before. Weights that were put into memory are in
+// what is available no more; a checkpoint's are mapped and still to be read.
+static int check_model(struct forge_engine *e, const struct forge_engine_options *o,
+                       struct fg_error *err)
+{
+    const struct fg_model *m = e->model;
+    int rc = 0;
+    if (e->contexts.n == 0) {
+        fg_contexts_of_config(&e->contexts, &m->config, e->numerics == FORGE_FAST);
+        rc = choose(e, o, err);
+    }
+    if (rc || e->contexts.of_build) return rc;
+    return check_memory(e, o, &m->config, m->checkpoint ? m->token_bytes : 0, m->quantized, err);
+}
+
+// A build of packages: is what was asked for there, is there memory for it, and are there its
+// tiles?
 static int prepare_build(struct forge_engine *e, const struct forge_engine_options *o,
                          struct fg_error *err)
 {
@@ -137,27 +227,26 @@ static int prepare_build(struct forge_engine *e, const struct forge_engine_optio
     uint64_t bytes = 0;
     for (uint64_t i = 0; i < fg_build_n_packages(build); i++)
         bytes += fg_package_info(fg_build_package(build, i))->bytes;
-    if (bytes >= COMPILE_BYTES_MIN) {
-        rc = check_memory(e, o, build, bytes, err);
-        if (rc == 0 && o->state_dir) {
-            bool fast = o->numerics == FORGE_FAST, forced = o->isa && o->isa[0];
-            struct forge_engine_options asked = *o;
-            const struct fg_compile_options compile = {.build = build,
-                                                       .state_dir = o->state_dir,
-                                                       .isa = forced ? e->kernels->isa : NULL,
-                                                       .numerics = fast ? "fast" : "exact",
-                                                       .threads = fg_pool_threads(e->pool),
-                                                       .pool = e->pool,
-                                                       .wait = true,
-                                                       .memory = o->copy_weights ? FG_TILEFILE_COPY
-                                                                                 : FG_TILEFILE_AUTO,
-                                                       .event = on_compile,
-                                                       .stop = o->stop ? on_stop : NULL,
-                                                       .ctx_event = &asked};
-            rc = fg_compile(&e->compiled, &compile, err);
-            // A level whose kernels fail their test is not used.
-            if (rc == 0) rc = fg_kernels_get(&e->kernels, fg_compiled_plan(e->compiled)->isa, err);
-        }
+    rc = check_build(e, o, build, bytes, err);
+    if (rc == 0 && bytes >= COMPILE_BYTES_MIN && o->state_dir) {
+        bool fast = o->numerics == FORGE_FAST, forced = o->isa && o->isa[0];
+        struct forge_engine_options asked = *o;
+        const struct fg_compile_options compile = {.build = build,
+                                                   .state_dir = o->state_dir,
+                                                   .isa = forced ? e->kernels->isa : NULL,
+                                                   .numerics = fast ? "fast" : "exact",
+                                                   .ctx = e->context.entry,
+                                                   .threads = fg_pool_threads(e->pool),
+                                                   .pool = e->pool,
+                                                   .wait = true,
+                                                   .memory = o->copy_weights ? FG_TILEFILE_COPY
+                                                                             : FG_TILEFILE_AUTO,
+                                                   .event = on_compile,
+                                                   .stop = o->stop ? on_stop : NULL,
+                                                   .ctx_event = &asked};
+        rc = fg_compile(&e->compiled, &compile, err);
+        // A level whose kernels fail their test is not used.
+        if (rc == 0) rc = fg_kernels_get(&e->kernels, fg_compiled_plan(e->compiled)->isa, err);
     }
     fg_build_close(build);
     // Packages that are compiled are hashed on the way; those packed in memory are hashed here.
@@ -216,7 +305,10 @@ int forge_engine_open(struct forge_engine **out, const struct forge_engine_optio
         *out = e;
         return 0;
     }
-    if (rc == 0 && fg_build_is(o->model)) rc = prepare_build(e, o, err);
+    if (rc == 0 && fg_build_is(o->model))
+        rc = prepare_build(e, o, err);
+    else if (rc == 0 && fg_dir_exists(o->model))
+        rc = check_directory(e, o, err);
     const struct fg_tile_source tiles = {.find = find_tiles, .ctx = e->compiled};
     const struct fg_model_options model = {.strict = o->strict,
                                            .model_dir = o->model_dir,
@@ -224,6 +316,7 @@ int forge_engine_open(struct forge_engine **out, const struct forge_engine_optio
                                            .pool = e->pool,
                                            .log = &e->log};
     if (rc == 0) rc = fg_model_open_with(&e->model, o->model, &model, err);
+    if (rc == 0 && !o->text_only) rc = check_model(e, o, err);
     if (rc == 0 && o->model_only)
         fg_fail(&e->no_tok, FG_EINPUT, "tokenizer", NULL, NULL, NULL,
                 "the engine was opened without one");
@@ -240,10 +333,11 @@ int forge_engine_open(struct forge_engine **out, const struct forge_engine_optio
         return rc;
     }
     e->load_seconds = fg_clock() - start;
-    fg_log_info(&e->log, "%s: %s, %lld layers, %s kernels, %d threads, %s numerics", o->model,
-                fg_family_name(e->model->config.family), (long long)e->model->config.n_layers,
-                e->kernels->isa, fg_pool_threads(e->pool),
-                e->numerics == FORGE_FAST ? "fast" : "exact");
+    fg_log_info(
+        &e->log, "%s: %s, %lld layers, %s kernels, %d threads, %s numerics, context %lld, KV %s",
+        o->model, fg_family_name(e->model->config.family), (long long)e->model->config.n_layers,
+        e->kernels->isa, fg_pool_threads(e->pool), e->numerics == FORGE_FAST ? "fast" : "exact",
+        (long long)e->context.entry, fg_kv_format_name(e->kv));
     *out = e;
     return 0;
 }
@@ -255,7 +349,16 @@ void forge_engine_close(struct forge_engine *e)
     fg_model_close(e->model);
     fg_compiled_close(e->compiled);
     fg_pool_free(e->pool);
+    free(e->taps);
     free(e);
+}
+
+static uint64_t kv_position_bytes(const struct forge_engine *e)
+{
+    const struct fg_config *c = &e->model->config;
+    const struct fg_kv_shape shape = {
+        .n_layers = c->n_full, .n_heads = c->n_kv_heads, .D = c->head_dim, .format = e->kv};
+    return c->n_full ? fg_kv_position_bytes(&shape) : 0;
 }
 
 void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *out)
@@ -288,10 +391,23 @@ void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *o
         .parameters = fg_config_parameters(c),
         .weight_bytes = e->model->weight_bytes,
         .token_bytes = e->model->token_bytes,
-        .state_bytes = fg_config_state_bytes(c) + fg_config_conv_bytes(c),
-        .kv_bytes_per_position = fg_config_kv_bytes_per_position(c),
+        .of_build = e->contexts.of_build,
+        .entries = e->contexts.entries,
+        .n_entries = e->contexts.n,
+        .ctx = e->context.entry,
+        .kv_cache_dtype = fg_kv_format_name(e->kv),
+        .kv_rotated = e->contexts.rotated[e->kv],
+        .kv_bytes_per_position = kv_position_bytes(e),
+        .state_bytes = 2 * (fg_config_state_bytes(c) + fg_config_conv_bytes(c)),
+        .taps = e->taps,
+        .n_taps = e->n_taps,
         .load_seconds = e->load_seconds,
     };
+}
+
+int64_t forge_context_for(const struct forge_engine *e, int64_t rows)
+{
+    return e->model ? fg_contexts_holding(&e->contexts, rows) : 0;
 }
 
 int forge_isa_count(void)

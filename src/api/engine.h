@@ -7,9 +7,13 @@
 #include "forge/forge.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
+#include "runtime/budget.h"
+#include "runtime/contexts.h"
 #include "runtime/session.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
+
+#define FORGE_ROWS_DEFAULT 512 // of a forward call
 
 struct forge_engine {
     struct fg_compiled *compiled; // tiles of the model; NULL: in memory
@@ -22,6 +26,11 @@ struct forge_engine {
     struct fg_pool *pool;
     const struct fg_kernels *kernels;
     enum forge_numerics numerics;
+    struct fg_contexts contexts; // n is 0 until they are known
+    struct fg_context context;   // of sessions that don't say
+    enum fg_kv_format kv;        // the same
+    int64_t *taps;               // [n_taps] of the manifest
+    int64_t n_taps;
     forge_log_fn log_fn;
     void *log_ctx;
     struct fg_log log;
@@ -31,6 +40,8 @@ struct forge_engine {
 struct forge_session {
     struct forge_engine *engine;
     struct fg_session *run;
+    forge_log_fn log_fn; // its own; NULL: the engine's
+    void *log_ctx;
 };
 
 // The engine's tokenizer, or FG_EINPUT saying why there is none.

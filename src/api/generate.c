@@ -99,6 +99,40 @@ static int run(struct forge_session *s, const int32_t *ids, int64_t n, struct la
     return fg_session_run_best(s->run, ids, n, &best, 1, progress, ctx, err);
 }
 
+// Room for one more row. None, or no memory for the next step of the ladder, ends the reply.
+static int make_room(struct forge_session *s, int64_t rows, struct forge_generate_result *r,
+                     struct fg_error *err)
+{
+    struct fg_error why = {0};
+    if (rows > fg_session_capacity(s->run)) {
+        r->finish = FORGE_FINISH_CONTEXT;
+        return 0;
+    }
+    int rc = fg_session_fit(s->run, rows, &why);
+    if (rc == FG_ERESOURCE) {
+        fg_log_warn(&s->engine->log, "%s: the reply ends here", why.found);
+        r->finish = FORGE_FINISH_CONTEXT;
+        return 0;
+    }
+    if (rc && err) *err = why;
+    return rc;
+}
+
+// FG_EINPUT for a prompt that is longer than the session, with a way out where there is one.
+static int fail_long(const struct forge_session *s, int64_t n, struct fg_error *err)
+{
+    char expected[64];
+    const int64_t larger = forge_context_for(s->engine, n);
+    snprintf(expected, sizeof expected, "at most %lld tokens (the context)",
+             (long long)fg_session_capacity(s->run));
+    int rc = fg_fail(err, FG_EINPUT, "generate", NULL, "prompt", expected, "%lld", (long long)n);
+    if (larger)
+        fg_error_hint(err, "--ctx %lld has room for it", (long long)larger);
+    else
+        fg_error_hint(err, "no context of this model has room for it");
+    return rc;
+}
+
 static int decode_loop(struct forge_session *s, struct fg_sampler *sampler, struct stream *text,
                        struct last_row *row, const struct forge_generate_options *o,
                        struct forge_generate_result *r, struct fg_error *err)
@@ -133,10 +167,8 @@ static int decode_loop(struct forge_session *s, struct fg_sampler *sampler, stru
         if (text->stopped) return 0;
         if (cancelled) r->finish = FORGE_FINISH_CANCELLED;
         if (cancelled || r->generated_tokens >= o->max_tokens) return 0;
-        if (pos + 1 > fg_session_capacity(s->run)) {
-            r->finish = FORGE_FINISH_CONTEXT;
-            return 0;
-        }
+        rc = make_room(s, pos + 1, r, err);
+        if (rc || r->finish == FORGE_FINISH_CONTEXT) return rc;
         rc = run(s, &id, 1, row, NULL, NULL, err);
         if (rc) return rc;
     }
@@ -157,12 +189,7 @@ int forge_generate(struct forge_session *s, const int32_t *ids, int64_t n,
     if (o->max_tokens < 1)
         return fg_fail(err, FG_EINPUT, "generate", NULL, "tokens", "at least 1", "%lld",
                        (long long)o->max_tokens);
-    if (n > fg_session_capacity(s->run)) {
-        char expected[64];
-        snprintf(expected, sizeof expected, "at most %lld tokens (the context)",
-                 (long long)fg_session_capacity(s->run));
-        return fg_fail(err, FG_EINPUT, "generate", NULL, "prompt", expected, "%lld", (long long)n);
-    }
+    if (n > fg_session_capacity(s->run)) return fail_long(s, n, err);
     struct last_row row = {0};
     if (o->sampling.temperature > 0 || o->keep_logits) {
         row.logits = malloc((size_t)vocab * sizeof *row.logits);

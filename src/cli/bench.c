@@ -18,6 +18,7 @@
 #define QUICK_BYTES ((uint64_t)1 << 20)
 #define QUICK_SECONDS 0.001
 #define KERNEL_BYTES ((uint64_t)256 << 20)
+#define ROWS 512 // of a forward call, as sessions have them
 
 struct bench_job {
     struct fg_cli *cli;
@@ -29,15 +30,19 @@ struct bench_job {
     const char *path;                     // of the model
     int64_t sizes[SIZES_MAX];
     int n_sizes;
-    int64_t positions; // that sessions will have at most, about
+    int64_t ctx; // context of the engine
     const struct measure *what;
 };
 
 struct measure {
     const char *name;
-    const char *list; // option that holds the sizes; NULL: none
-    const char *list_default;
+    const char *list;         // option that holds the sizes; NULL: none
+    const char *list_default; // NULL: no sizes then
     bool needs_model;
+    bool from_zero; // sizes may be 0
+    bool memory;    // what is measured is memory: no ceilings, and nothing of ours in between
+    // Positions that its sessions have; NULL: one.
+    int64_t (*positions)(const struct fg_bench *b, const struct fg_bench_model *m);
     int (*run)(struct bench_job *j, struct fg_error *err);
 };
 
@@ -81,12 +86,11 @@ static int take_sizes(struct bench_job *j, struct fg_error *err)
     const char *list = j->what->list;
     if (!list) return 0;
     const char *text = fg_args_text(&j->cli->args, list);
-    bool from_zero =
-        strcmp(j->what->name, "decode") == 0 || strcmp(j->what->name, "contention") == 0;
     char field[24];
     snprintf(field, sizeof field, "--%s", list);
     int64_t max = strcmp(list, "rows") == 0 ? 4096 : CTX_MAX;
-    return parse_sizes(j, text ? text : j->what->list_default, field, from_zero ? 0 : 1, max, err);
+    if (!text) text = j->what->list_default;
+    return text ? parse_sizes(j, text, field, j->what->from_zero ? 0 : 1, max, err) : 0;
 }
 
 // ---- the model
@@ -175,30 +179,97 @@ static struct forge_engine_options engine_options(const struct bench_job *j, int
         .model_only = true,
         .state_dir = j->state_dir,
         .compile_line = fg_args_flag(args, "quiet") ? NULL : on_line,
-        .ctx = j->positions,
+        .ctx = j->ctx,
+        .kv_cache_dtype = fg_args_text(args, "kv-cache-dtype"),
         .copy_weights = strcmp(fg_args_text(args, "weights"), "copy") == 0,
         .allow_paging = fg_args_flag(args, "allow-paging"),
     };
 }
 
+static struct fg_bench_model model_of(const struct bench_job *j)
+{
+    const struct fg_args *args = &j->cli->args;
+    return (struct fg_bench_model){
+        .engine = j->engine,
+        .sizes = j->sizes,
+        .n_sizes = j->n_sizes,
+        .ctx = fg_args_int(args, "at"),
+        .real_history = strcmp(fg_args_text(args, "history"), "prompt") == 0,
+        .tokens = fg_args_int(args, "tokens"),
+        .block_rows = fg_args_int(args, "block"),
+        .last_only = strcmp(fg_args_text(args, "logits"), "last") == 0,
+    };
+}
+
+// ---- memory, before anything large is touched
+
 static uint64_t meter_bytes(const struct bench_job *j)
 {
+    if (j->what->memory) return 0;
     return fg_args_flag(&j->cli->args, "quick") ? QUICK_BYTES : METER_BYTES;
 }
 
-// Budget and what the process holds, before anything large is touched.
+static int64_t largest_size(const struct bench_job *j)
+{
+    int64_t most = 0;
+    for (int i = 0; i < j->n_sizes; i++)
+        most = j->sizes[i] > most ? j->sizes[i] : most;
+    return most;
+}
+
+// Positions that the sessions of the job will have; 0: what the model's largest context has.
+static int64_t positions_of(const struct bench_job *j)
+{
+    const struct fg_bench_model m = model_of(j);
+    if (j->what->memory) return largest_size(j);
+    return j->what->positions ? j->what->positions(&j->bench, &m) : 1;
+}
+
+static int ask_budget(struct bench_job *j, int64_t positions, struct fg_budget *b, int64_t *ctx,
+                      struct fg_error *err)
+{
+    const struct fg_args *args = &j->cli->args;
+    const struct fg_bench_asked asked = {.path = j->path,
+                                         .positions = positions,
+                                         .rows = ROWS,
+                                         .kv_cache_dtype = fg_args_text(args, "kv-cache-dtype"),
+                                         .fast =
+                                             strcmp(fg_args_text(args, "numerics"), "fast") == 0,
+                                         .threads = j->report.threads};
+    int rc = fg_bench_budget(b, ctx, &asked, err);
+    if (rc == FG_EINPUT) fg_cli_name_option(err);
+    return rc;
+}
+
+// memory: the contexts that were named, or all that fit, with what the table says of them. *b and
+// the engine's context are those of the largest.
+static int list_contexts(struct bench_job *j, struct fg_budget *b, struct fg_error *err)
+{
+    struct fg_bench_report *r = &j->report;
+    const int fits = fg_budget_largest(b);
+    int64_t most = 0;
+    for (int i = 0; i <= fits && j->n_sizes == 0; i++)
+        r->memory[r->n_memory++] =
+            (struct fg_bench_memory){.ctx = b->entries[i].ctx, .table = b->entries[i].total};
+    for (int i = 0; i < j->n_sizes; i++) {
+        struct fg_bench_memory *m = &r->memory[r->n_memory++];
+        int rc = ask_budget(j, j->sizes[i], b, &m->ctx, err);
+        if (rc) return rc;
+        m->table = b->entries[b->n_entries - 1].total;
+    }
+    for (int i = 0; i < r->n_memory; i++)
+        most = r->memory[i].ctx > most ? r->memory[i].ctx : most;
+    return most ? ask_budget(j, most, b, &j->ctx, err) : 0;
+}
+
 static int tell_memory(struct bench_job *j, struct fg_error *err)
 {
     struct fg_bench_report *r = &j->report;
     struct fg_budget budget;
-    int64_t most = 1;
-    for (int i = 0; i < j->n_sizes; i++)
-        most = j->sizes[i] > most ? j->sizes[i] : most;
-    int64_t rows = most < 512 ? most : 512;
-    j->positions = fg_args_int(&j->cli->args, "at") + most + 1;
-    int rc = fg_bench_budget(&budget, j->path, j->positions, rows, err);
+    int rc = ask_budget(j, positions_of(j), &budget, &j->ctx, err);
+    if (rc == 0 && j->what->memory) rc = list_contexts(j, &budget, err);
     if (rc) return rc;
-    r->budget_bytes = fg_budget_need(&budget) + meter_bytes(j);
+    r->budget_bytes = fg_budget_need(&budget, budget.n_entries - 1) + meter_bytes(j);
     r->free_bytes = budget.available;
     char need[32], have[32], rss[32], weights[32];
     fg_format_bytes(need, sizeof need, r->budget_bytes);
@@ -219,7 +290,7 @@ static int open_engine(struct bench_job *j, struct fg_error *err)
     if (rc == 0) rc = fg_cli_state_dir(j->cli, true, &j->state_dir, err);
     if (rc) return rc;
     struct forge_engine_options o = engine_options(j, j->cli->threads);
-    rc = forge_engine_open(&j->engine, &o, err);
+    rc = fg_cli_open(&j->engine, &o, err);
     if (rc) return rc;
     struct forge_engine_info info;
     forge_engine_info(j->engine, &info);
@@ -227,6 +298,7 @@ static int open_engine(struct bench_job *j, struct fg_error *err)
     r->isa = info.isa;
     r->threads = info.threads;
     r->numerics = info.numerics == FORGE_EXACT ? "exact" : "fast";
+    r->kv = info.kv_cache_dtype;
     r->parameters = info.parameters;
     r->weight_bytes = info.weight_bytes;
     r->token_bytes = info.token_bytes;
@@ -237,22 +309,9 @@ static int open_engine(struct bench_job *j, struct fg_error *err)
 
 // ---- measurements
 
-static struct fg_bench_model model_of(const struct bench_job *j)
-{
-    return (struct fg_bench_model){
-        .engine = j->engine,
-        .sizes = j->sizes,
-        .n_sizes = j->n_sizes,
-        .tokens = fg_args_int(&j->cli->args, "tokens"),
-        .block_rows = fg_args_int(&j->cli->args, "block"),
-    };
-}
-
 static int run_rows(struct bench_job *j, struct fg_error *err)
 {
     struct fg_bench_model m = model_of(j);
-    m.ctx = fg_args_int(&j->cli->args, "at");
-    m.last_only = strcmp(fg_args_text(&j->cli->args, "logits"), "last") == 0;
     return fg_bench_rows(&j->bench, &m, err);
 }
 
@@ -266,6 +325,12 @@ static int run_decode(struct bench_job *j, struct fg_error *err)
 {
     struct fg_bench_model m = model_of(j);
     return fg_bench_decode(&j->bench, &m, err);
+}
+
+static int run_memory(struct bench_job *j, struct fg_error *err)
+{
+    struct fg_bench_model m = model_of(j);
+    return fg_bench_memory(&j->bench, &m, err);
 }
 
 static int run_contention(struct bench_job *j, struct fg_error *err)
@@ -312,13 +377,42 @@ static int run_kernels(struct bench_job *j, struct fg_error *err)
                                  quick ? QUICK_BYTES : KERNEL_BYTES, err);
 }
 
+static int64_t prefill_positions(const struct fg_bench *b, const struct fg_bench_model *m)
+{
+    (void)b;
+    return fg_bench_prefill_positions(m);
+}
+
 static const struct measure measures[] = {
-    {"rows", "rows", "1,2,3,4,6,8,16,32,64", true, run_rows},
-    {"prefill", "ctx", "512", true, run_prefill},
-    {"decode", "ctx", "0", true, run_decode},
-    {"load", NULL, NULL, true, run_load},
-    {"contention", "ctx", "0", true, run_contention},
-    {"kernels", NULL, NULL, false, run_kernels},
+    {.name = "rows",
+     .list = "rows",
+     .list_default = "1,2,3,4,6,8,16,32,64",
+     .needs_model = true,
+     .positions = fg_bench_rows_positions,
+     .run = run_rows},
+    {.name = "prefill",
+     .list = "ctx",
+     .list_default = "512",
+     .needs_model = true,
+     .positions = prefill_positions,
+     .run = run_prefill},
+    {.name = "decode",
+     .list = "ctx",
+     .list_default = "0",
+     .needs_model = true,
+     .from_zero = true,
+     .positions = fg_bench_decode_positions,
+     .run = run_decode},
+    {.name = "load", .needs_model = true, .run = run_load},
+    {.name = "memory", .list = "ctx", .needs_model = true, .memory = true, .run = run_memory},
+    {.name = "contention",
+     .list = "ctx",
+     .list_default = "0",
+     .needs_model = true,
+     .from_zero = true,
+     .positions = fg_bench_decode_positions,
+     .run = run_contention},
+    {.name = "kernels", .run = run_kernels},
 };
 
 static int find_measure(struct bench_job *j, struct fg_error *err)
@@ -334,7 +428,7 @@ static int find_measure(struct bench_job *j, struct fg_error *err)
     }
     char found[64];
     return fg_fail(err, FG_EINPUT, "arguments", NULL, NULL,
-                   "kernels, rows, prefill, decode, load or contention", "%s",
+                   "kernels, rows, prefill, decode, memory, load or contention", "%s",
                    fg_escape(found, sizeof found, name, strlen(name)));
 }
 
@@ -389,12 +483,16 @@ static int measure(struct bench_job *j, struct fg_error *err)
     fg_bench_begin(r);
     if (j->what->needs_model) rc = open_engine(j, err);
     if (rc) return rc;
+    bool before = j->what->from_zero ? largest_size(j) > 0 : fg_args_int(args, "at") > 0;
+    if (j->what->positions && before)
+        r->history = model_of(j).real_history ? "from a prompt" : "made up";
     j->bench.report = r;
     j->bench.roof_seconds = quick ? QUICK_SECONDS : METER_SECONDS;
     j->bench.stop = on_stop;
     j->bench.say = on_say;
     j->bench.ctx = j;
-    rc = fg_roof_meter_new(&j->bench.meter, r->threads, r->isa, meter_bytes(j), err);
+    if (!j->what->memory)
+        rc = fg_roof_meter_new(&j->bench.meter, r->threads, r->isa, meter_bytes(j), err);
     if (rc == 0) rc = j->what->run(j, err);
     r->rss_after = fg_bench_rss();
     const char *baseline = fg_args_text(args, "baseline");
@@ -461,17 +559,6 @@ static const struct fg_opt options[] = {
      .listed_negative = true,
      .group = "Model",
      .help = "write the bundle of --shape and stop"},
-    {.name = "weights",
-     .kind = FG_OPT_CHOICE,
-     .value = "HOW",
-     .def = "map",
-     .choices = "map|copy",
-     .group = "Model",
-     .help = "compiled weights: map (the file) or copy (into memory with huge pages)"},
-    {.name = "allow-paging",
-     .kind = FG_OPT_FLAG,
-     .group = "Model",
-     .help = "run a model that does not fit into memory"},
     {.name = "rows",
      .kind = FG_OPT_TEXT,
      .value = "LIST",
@@ -485,7 +572,16 @@ static const struct fg_opt options[] = {
      .min = 0,
      .max = CTX_MAX,
      .group = "Measurement",
-     .help = "rows: positions before each call"},
+     .help = "rows, prefill: positions before each call"},
+    {.name = "history",
+     .kind = FG_OPT_CHOICE,
+     .value = "HOW",
+     .def = "made-up",
+     .choices = "made-up|prompt",
+     .group = "Measurement",
+     .help =
+         "positions before what is timed: made-up keys, values and states, or those of a prompt "
+         "that is run; speed is the same"},
     {.name = "logits",
      .kind = FG_OPT_CHOICE,
      .value = "WHICH",
@@ -496,9 +592,10 @@ static const struct fg_opt options[] = {
     {.name = "ctx",
      .kind = FG_OPT_TEXT,
      .value = "LIST",
-     .def_note = "512 for prefill, 0 for decode",
+     .def_note = "512 for prefill, 0 for decode, for memory all that fit",
      .group = "Measurement",
-     .help = "prefill: lengths of prompts; decode, contention: positions before it; as 512,8K"},
+     .help = "prefill: lengths of prompts; decode, contention: positions before it; memory: "
+             "contexts; as 512,8K"},
     {.name = "tokens",
      .letter = 'n',
      .kind = FG_OPT_INT,
@@ -551,11 +648,13 @@ static const struct fg_opt options[] = {
      .help = "an earlier result of --json; its times over ours become a column"},
     {0},
 };
-static const struct fg_opt *const tables[] = {options, fg_opts_numerics_fast, NULL};
+static const struct fg_opt *const tables[] = {options, fg_opts_memory, fg_opts_numerics_fast,
+                                              fg_opts_kv, NULL};
 static const char *const examples[] = {
     "forge bench kernels",
     "forge bench --shape qwen3.8-27b",
-    "forge bench decode --bundle DIR --ctx 0,4K --tokens 32 --json",
+    "forge bench decode --bundle DIR --ctx 1K,64K --tokens 32 --json",
+    "forge bench memory --bundle DIR --ctx 8K,64K",
     NULL,
 };
 
@@ -564,8 +663,11 @@ const struct fg_command fg_cmd_bench = {
     .group = "Measure",
     .summary = "measure speed beside the ceilings of this machine",
     .about =
-        "WHAT is rows (calls of 1 to 64 rows; the default), prefill, decode, load (time to ready), "
-        "contention, or kernels, which needs no model. The rate of reading memory and of "
+        "WHAT is rows (calls of 1 to 64 rows; the default), prefill, decode, memory (of the "
+        "process "
+        "beside the budget, context by context), load (time to ready), contention, or kernels, "
+        "which needs no model. Decoding at a context stands behind made-up keys, values and states "
+        "(--history prompt runs a prompt instead). The rate of reading memory and of "
         "multiply-adds is measured before and after every run; shares are of their mean, and the "
         "median over the runs is what counts. A line is marked when the ceilings moved by more "
         "than 10 %. In the table, read is the share of reading, f32, i8 and amx those of "

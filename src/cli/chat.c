@@ -277,7 +277,7 @@ static int set_up(struct fg_chat *c, struct fg_error *err)
     if (rc == 0) rc = fg_cli_engine(cli, FG_CLI_ALL, &c->engine, err);
     if (rc == 0) rc = check_template(c, err);
     if (rc == 0) rc = fg_cli_think_ids(c->engine, &c->open_id, &c->close_id, err);
-    if (rc == 0) rc = fg_cli_session(cli, c->engine, &c->session, err);
+    if (rc == 0) rc = forge_session_new(&c->session, c->engine, NULL, err);
     if (rc == 0 && isatty(STDIN_FILENO) && !fg_args_given(&cli->args, "prompt")) {
         rc = fg_cli_state_dir(cli, true, &state, err);
         history = state ? fg_path_join(state, "history") : NULL;
@@ -363,14 +363,11 @@ static const struct fg_opt options[] = {
     {0},
 };
 static const struct fg_opt *const tables[] = {
-    options,
-    fg_opts_think,
-    fg_opts_sampling,
-    fg_opts_model,
-    fg_opts_numerics_fast,
-    fg_opts_template,
-    fg_opts_ctx,
-    NULL,
+    options,          fg_opts_think,
+    fg_opts_sampling, fg_opts_model,
+    fg_opts_memory,   fg_opts_numerics_fast,
+    fg_opts_template, fg_opts_ctx,
+    fg_opts_kv,       NULL,
 };
 static const char *const examples[] = {"forge chat -m model.gguf",
                                        "forge chat -m model/ --system @persona.txt --think", NULL};

@@ -206,7 +206,7 @@ static int do_stats(struct fg_chat *c, const char *arg, struct fg_error *err)
     struct forge_engine_info info;
     forge_engine_info(c->engine, &info);
     const struct forge_generate_result *r = &c->last.result;
-    char load[32], prompt[32], reply[32], weights[32], session[32];
+    char load[32], prompt[32], reply[32], weights[32], session[32], kv[32];
     fprintf(stderr, "model loaded in %s, %s of weights, %s kernels, %d threads\n",
             fg_format_seconds(load, sizeof load, info.load_seconds),
             fg_format_bytes(weights, sizeof weights, info.weight_bytes), info.isa, info.threads);
@@ -220,8 +220,10 @@ static int do_stats(struct fg_chat *c, const char *arg, struct fg_error *err)
                 fg_reply_prompt_rate(&c->last), r->generated_tokens,
                 fg_format_seconds(reply, sizeof reply, r->generate_seconds),
                 fg_reply_rate(&c->last), forge_finish_name(r->finish));
-    fprintf(stderr, "session: %s\n",
-            fg_format_bytes(session, sizeof session, forge_session_bytes(c->session)));
+    fprintf(stderr, "session: %s, %s of them keys and values (%s)\n",
+            fg_format_bytes(session, sizeof session, forge_session_bytes(c->session)),
+            fg_format_bytes(kv, sizeof kv, forge_session_kv_bytes(c->session)),
+            info.kv_cache_dtype);
     return 0;
 }
 
@@ -232,10 +234,13 @@ static int do_ctx(struct fg_chat *c, const char *arg, struct fg_error *err)
     struct forge_engine_info info;
     forge_engine_info(c->engine, &info);
     fprintf(stderr,
-            "%" PRId64 " of %" PRId64 " positions in use; the model has %" PRId64 "; %zu "
-            "messages\n",
+            "%" PRId64 " of %" PRId64 " positions in use, memory for %" PRId64 "; the model has "
+            "%" PRId64 "; %zu messages\ncontexts:",
             forge_session_position(c->session), forge_session_capacity(c->session),
-            info.max_positions, fg_chat_log_count(c->log));
+            forge_session_entry(c->session), info.max_positions, fg_chat_log_count(c->log));
+    for (int i = 0; i < info.n_entries; i++)
+        fprintf(stderr, "%s %" PRId64, i ? "," : "", info.entries[i]);
+    fputc('\n', stderr);
     return 0;
 }
 

@@ -2,21 +2,27 @@
 // (specs: cli 3).
 #include "cli/cli.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/machine.h"
 #include "base/progress.h"
+#include "cli/model_args.h"
 #include "eval/bandwidth.h"
 #include "forge/forge.h"
+#include "format/build.h"
 #include "model/model.h"
+#include "runtime/budget.h"
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define GIB ((uint64_t)1 << 30)
-#define FINDINGS_MAX 40
+#define FINDINGS_MAX 64
+#define CONFIG_BYTES_MAX (16u << 20)
+#define CTX_MAX ((int64_t)1 << 31)
+#define ROWS 512 // of a forward call, as sessions have them
 #define MEASURE_BYTES_MIN (GIB / 2)
 #define MEASURE_SECONDS 1.0
-#define FITS_SHARE 0.85 // of free memory; what needs more is tight
 
 enum level { OK, WARN, FAIL };
 static const char *const level_names[] = {"ok", "warn", "FAIL"};
@@ -29,10 +35,17 @@ struct finding {
     int exit_code; // of a FAIL under --strict
 };
 
-struct context {
-    int64_t positions;
-    uint64_t bytes;
-    const char *verdict;
+// The model that was asked about. Of a build nothing but headers and config is read.
+struct subject {
+    const char *path; // NULL: none was
+    struct fg_model *model;
+    struct fg_build *build; // one of the two
+    const struct fg_config *config;
+    struct fg_config of_build; // where config points then
+    struct fg_arena arena;
+    uint64_t weights; // read per token
+    struct fg_contexts contexts;
+    struct fg_budget budget;
 };
 
 struct doctor {
@@ -44,9 +57,7 @@ struct doctor {
     const char *isa;
     char *state_dir;
     const char *temp_dir;
-    struct fg_model *model; // NULL: none asked for
-    struct context contexts[3];
-    int n_contexts;
+    struct subject subject;
 };
 
 __attribute__((format(printf, 4, 5))) static struct finding *
@@ -224,40 +235,126 @@ static void look_at_environment(struct doctor *d)
     say(d, OK, "environment", "%s", at ? text : "nothing set that matters");
 }
 
+// ---- the model
+
+static int open_build(struct subject *m, struct fg_error *err)
+{
+    struct fg_json doc = {0};
+    int rc = fg_build_open(&m->build, m->path, false, err);
+    if (rc) return rc;
+    for (uint64_t i = 0; i < fg_build_n_packages(m->build); i++)
+        m->weights += fg_package_info(fg_build_package(m->build, i))->bytes;
+    char *path = fg_path_join(fg_build_model_dir(m->build), "config.json");
+    if (!path) return fg_fail_memory(err, "config", strlen(m->path));
+    rc = fg_json_open(&doc, path, CONFIG_BYTES_MAX, err);
+    if (rc == 0) rc = fg_config_parse(&m->of_build, &doc, &m->arena, err);
+    fg_json_close(&doc);
+    free(path);
+    if (rc) return rc;
+    m->config = &m->of_build;
+    fg_contexts_of_build(&m->contexts, fg_build_manifest(m->build), m->config->max_positions);
+    return 0;
+}
+
+static int open_model(struct doctor *d, struct fg_error *err)
+{
+    struct subject *m = &d->subject;
+    if (fg_build_is(m->path)) return open_build(m, err);
+    int rc = fg_model_open(&m->model, m->path, false, &d->cli->log, err);
+    if (rc) return rc;
+    m->config = &m->model->config;
+    m->weights = m->model->token_bytes;
+    fg_contexts_of_config(&m->contexts, m->config, true);
+    return 0;
+}
+
+// Budgets of the contexts up to --ctx; without it, of all.
+static int make_budget(struct doctor *d, struct fg_error *err)
+{
+    struct subject *m = &d->subject;
+    const struct fg_args *args = &d->cli->args;
+    const int64_t largest = m->contexts.entries[m->contexts.n - 1],
+                  asked = fg_args_int(args, "ctx");
+    struct fg_context context;
+    enum fg_kv_format kv;
+    int rc = fg_contexts_pick(&context, &m->contexts, asked ? asked : largest, m->path, err);
+    if (rc == 0)
+        rc = fg_contexts_kv(&kv, &m->contexts, fg_args_text(args, "kv-cache-dtype"), m->path, err);
+    if (rc) {
+        fg_cli_name_option(err);
+        return rc;
+    }
+    const struct fg_budget_options o = {.weight_bytes = m->weights,
+                                        .quantized = m->build || m->model->quantized,
+                                        .fast = true,
+                                        .kv = kv,
+                                        .entries = context.entries,
+                                        .n_entries = context.n_entries,
+                                        .rows = ROWS,
+                                        .threads = d->cli->threads ? d->cli->threads
+                                                                   : forge_threads_default()};
+    fg_budget_make(&m->budget, m->config, &o);
+    fg_budget_judge(&m->budget, fg_machine_free_bytes(&d->machine));
+    return 0;
+}
+
 static int look_at_model(struct doctor *d, struct fg_error *err)
 {
-    const char *path = fg_args_text(&d->cli->args, "model");
-    if (!path) return 0;
-    int rc = fg_model_open(&d->model, path, false, &d->cli->log, err);
+    struct subject *m = &d->subject;
+    const struct fg_args *args = &d->cli->args;
+    int rc = fg_args_exclusive(args, "model", "bundle", err);
     if (rc) return rc;
-    const struct fg_config *c = &d->model->config;
-    uint64_t fixed = d->model->weight_bytes + fg_config_state_bytes(c) + fg_config_conv_bytes(c);
-    uint64_t free_bytes = fg_machine_free_bytes(&d->machine);
-    char weights[32], total[32], free_text[32];
-    say(d, OK, "model", "%s: %s, %.4g million parameters, %s of weights", path,
-        fg_family_name(c->family), (double)fg_config_parameters(c) / 1e6,
-        fg_format_bytes(weights, sizeof weights, d->model->weight_bytes));
-    fg_format_bytes(free_text, sizeof free_text, free_bytes);
-
-    const int64_t wanted[] = {4096, 16384, c->max_positions};
-    for (int i = 0; i < 3; i++) {
-        int64_t positions = wanted[i];
-        if (positions > c->max_positions || (i < 2 && positions == c->max_positions)) continue;
-        if (d->n_contexts && positions <= d->contexts[d->n_contexts - 1].positions) continue;
-        uint64_t bytes = fixed + (uint64_t)positions * fg_config_kv_bytes_per_position(c);
-        enum level level = (double)bytes <= FITS_SHARE * (double)free_bytes ? OK
-                           : bytes <= free_bytes                            ? WARN
-                                                                            : FAIL;
-        static const char *const verdicts[] = {"fits", "tight", "does not fit"};
-        struct finding *f =
-            say(d, level, "model_memory", "context %" PRId64 ": %s of %s free: %s", positions,
-                fg_format_bytes(total, sizeof total, bytes), free_text, verdicts[level]);
+    m->path = fg_args_text(args, "model");
+    if (!m->path) m->path = fg_args_text(args, "bundle");
+    if (!m->path && fg_args_given(args, "ctx"))
+        return fg_fail(err, FG_EINPUT, "option", NULL, "--ctx", "--model or --bundle with it",
+                       "neither");
+    if (!m->path) return 0;
+    rc = open_model(d, err);
+    if (rc == 0) rc = make_budget(d, err);
+    if (rc) return rc;
+    const struct fg_budget *b = &m->budget;
+    const char *release = m->build ? fg_build_manifest(m->build)->release_name : NULL;
+    char weights[32], total[32], have[32];
+    say(d, OK, "model", "%s: %s%s%s, %.4g million parameters, %s of weights", m->path,
+        fg_family_name(m->config->family), release ? ", release " : "", release ? release : "",
+        (double)fg_config_parameters(m->config) / 1e6,
+        fg_format_bytes(weights, sizeof weights, m->weights));
+    static const enum level levels[] = {
+        [FG_BUDGET_FITS] = OK, [FG_BUDGET_TIGHT] = WARN, [FG_BUDGET_NO] = FAIL};
+    for (int i = 0; i < b->n_entries; i++) {
+        const struct fg_budget_entry *e = &b->entries[i];
+        struct finding *f = say(
+            d, levels[e->verdict], "model_memory", "context %" PRId64 ": %s of %s free: %s", e->ctx,
+            fg_format_bytes(total, sizeof total, fg_budget_need(b, i)),
+            fg_format_bytes(have, sizeof have, b->available), fg_budget_verdict_name(e->verdict));
         f->exit_code = FG_ERESOURCE;
-        if (level != OK) hint(f, "a smaller --ctx or a smaller model needs less");
-        d->contexts[d->n_contexts++] =
-            (struct context){.positions = positions, .bytes = bytes, .verdict = verdicts[level]};
+        if (f->level != OK) hint(f, "a smaller --ctx or a smaller model needs less");
     }
     return 0;
+}
+
+// Memory by context (specs: runtime 3.5).
+static void print_table(const struct doctor *d)
+{
+    const struct fg_budget *b = &d->subject.budget;
+    char weights[32], kv[32], states[32], scratch[32], total[32];
+    if (!d->subject.path) return;
+    printf("\nmemory by context, keys and values in %s: %" PRIu64 " bytes per position\n",
+           fg_kv_format_name(b->kv), b->kv_position);
+    printf("%9s %11s %11s %11s %11s %11s\n", "context", "weights", "KV", "states", "scratch",
+           "total");
+    for (int i = 0; i < b->n_entries; i++) {
+        const struct fg_budget_entry *e = &b->entries[i];
+        printf("%9" PRId64 " %11s %11s %11s %11s %11s  %s\n", e->ctx,
+               fg_format_bytes(weights, sizeof weights, b->weights),
+               fg_format_bytes(kv, sizeof kv, e->kv),
+               fg_format_bytes(states, sizeof states, b->states),
+               fg_format_bytes(scratch, sizeof scratch, e->scratch),
+               fg_format_bytes(total, sizeof total, e->total), fg_budget_verdict_name(e->verdict));
+    }
+    printf("a context fits when its total leaves %s free\n",
+           fg_format_bytes(total, sizeof total, b->reserve));
 }
 
 static int print_text(const struct doctor *d, struct fg_error *err)
@@ -270,6 +367,7 @@ static int print_text(const struct doctor *d, struct fg_error *err)
                color ? "\033[0m" : "", f->code, f->message);
         if (f->hint[0]) printf("      %-13s hint: %s\n", "", f->hint);
     }
+    print_table(d);
     return fg_out_flush(err);
 }
 
@@ -363,25 +461,58 @@ static void json_memory(struct fg_jwrite *w, const struct doctor *d)
 
 static void json_model(struct fg_jwrite *w, const struct doctor *d)
 {
-    if (!d->model) {
+    const struct subject *m = &d->subject;
+    if (!m->path) {
         fg_jwrite_null(w, "model");
         return;
     }
-    const struct fg_config *c = &d->model->config;
+    const struct fg_config *c = m->config;
+    const struct fg_budget *b = &m->budget;
     fg_jwrite_object(w, "model");
-    fg_jwrite_str(w, "path", d->model->path);
+    fg_jwrite_str(w, "path", m->path);
     fg_jwrite_str(w, "family", fg_family_name(c->family));
     fg_jwrite_uint(w, "parameters", fg_config_parameters(c));
-    fg_jwrite_uint(w, "weight_bytes", d->model->weight_bytes);
-    fg_jwrite_uint(w, "state_bytes", fg_config_state_bytes(c) + fg_config_conv_bytes(c));
-    fg_jwrite_uint(w, "kv_bytes_per_position", fg_config_kv_bytes_per_position(c));
+    fg_jwrite_uint(w, "weight_bytes", b->weights);
+    fg_jwrite_uint(w, "state_bytes", b->states);
+    fg_jwrite_str(w, "kv_cache_dtype", fg_kv_format_name(b->kv));
+    fg_jwrite_uint(w, "kv_bytes_per_position", b->kv_position);
+    fg_jwrite_uint(w, "reserve_bytes", b->reserve);
+    fg_jwrite_uint(w, "available_bytes", b->available);
     fg_jwrite_array(w, "contexts");
-    for (int i = 0; i < d->n_contexts; i++) {
+    for (int i = 0; i < b->n_entries; i++) {
+        const struct fg_budget_entry *e = &b->entries[i];
         fg_jwrite_object(w, NULL);
-        fg_jwrite_int(w, "positions", d->contexts[i].positions);
-        fg_jwrite_uint(w, "bytes", d->contexts[i].bytes);
-        fg_jwrite_str(w, "verdict", d->contexts[i].verdict);
+        fg_jwrite_int(w, "positions", e->ctx);
+        fg_jwrite_uint(w, "kv_bytes", e->kv);
+        fg_jwrite_uint(w, "scratch_bytes", e->scratch);
+        fg_jwrite_uint(w, "bytes", e->total);
+        fg_jwrite_str(w, "verdict", fg_budget_verdict_name(e->verdict));
         fg_jwrite_end_object(w);
+    }
+    fg_jwrite_end_array(w);
+    fg_jwrite_end_object(w);
+}
+
+// What a build says of itself.
+static void json_bundle(struct fg_jwrite *w, const struct doctor *d)
+{
+    const struct subject *m = &d->subject;
+    if (!m->build) {
+        fg_jwrite_null(w, "bundle");
+        return;
+    }
+    const struct fg_manifest *manifest = fg_build_manifest(m->build);
+    fg_jwrite_object(w, "bundle");
+    fg_jwrite_str(w, "build", fg_build_dir(m->build));
+    fg_jwrite_str(w, "release", manifest->release_name);
+    fg_jwrite_str(w, "weights_digest", manifest->weights_digest);
+    fg_jwrite_array(w, "contexts");
+    for (int i = 0; i < m->contexts.n; i++)
+        fg_jwrite_int(w, NULL, m->contexts.entries[i]);
+    fg_jwrite_end_array(w);
+    fg_jwrite_array(w, "kv_cache_dtypes");
+    for (int f = 0; f < FG_KV_N_FORMATS; f++) {
+        if (m->contexts.offers[f]) fg_jwrite_str(w, NULL, fg_kv_format_name((enum fg_kv_format)f));
     }
     fg_jwrite_end_array(w);
     fg_jwrite_end_object(w);
@@ -404,6 +535,7 @@ static int print_json(const struct doctor *d, struct fg_error *err)
         if (v) fg_jwrite_str(&w, variables[i].name, v);
     }
     fg_jwrite_end_object(&w);
+    json_bundle(&w, d);
     json_model(&w, d);
     fg_jwrite_array(&w, "findings");
     for (int i = 0; i < d->n_findings; i++) {
@@ -433,6 +565,7 @@ static int run_doctor(struct fg_cli *cli, struct fg_error *err)
     struct doctor *d = calloc(1, sizeof *d);
     if (!d) return fg_fail_memory(err, "doctor", sizeof *d);
     d->cli = cli;
+    fg_arena_init(&d->subject.arena, 0);
     d->isa = cli->isa ? cli->isa : forge_isa_name(forge_isa_count() - 1);
     d->temp_dir = cli->env("TMPDIR");
     if (!d->temp_dir || !d->temp_dir[0]) d->temp_dir = "/tmp";
@@ -450,7 +583,9 @@ static int run_doctor(struct fg_cli *cli, struct fg_error *err)
     rc = cli->json ? print_json(d, err) : print_text(d, err);
     if (rc == 0 && fg_args_flag(&cli->args, "strict")) rc = strict_code(d);
 done:
-    fg_model_close(d->model);
+    fg_model_close(d->subject.model);
+    fg_build_close(d->subject.build);
+    fg_arena_free(&d->subject.arena);
     free(d->state_dir);
     free(d);
     return rc;
@@ -461,7 +596,20 @@ static const struct fg_opt options[] = {
      .kind = FG_OPT_PATH,
      .value = "PATH",
      .group = "Doctor",
-     .help = "also say whether this model fits, at several context lengths"},
+     .help = "also say whether this model fits, context by context"},
+    {.name = "bundle",
+     .kind = FG_OPT_PATH,
+     .value = "DIR",
+     .group = "Doctor",
+     .help = "the same for a bundle of packages"},
+    {.name = "ctx",
+     .kind = FG_OPT_CONTEXT,
+     .value = "N",
+     .def_note = "all",
+     .min = 1,
+     .max = CTX_MAX,
+     .group = "Doctor",
+     .help = "the largest context of the table, as 16384 or 16K"},
     {.name = "measure",
      .kind = FG_OPT_FLAG,
      .listed_negative = true,
@@ -474,9 +622,9 @@ static const struct fg_opt options[] = {
      .help = "exit with 5 (memory) or 7 (machine) when a line says FAIL"},
     {0},
 };
-static const struct fg_opt *const tables[] = {options, NULL};
-static const char *const examples[] = {"forge doctor", "forge doctor --model model.gguf --json",
-                                       NULL};
+static const struct fg_opt *const tables[] = {options, fg_opts_kv, NULL};
+static const char *const examples[] = {"forge doctor", "forge doctor --bundle DIR --ctx 64K",
+                                       "forge doctor --model model.gguf --json", NULL};
 
 const struct fg_command fg_cmd_doctor = {
     .name = "doctor",

@@ -44,6 +44,7 @@ static int print_result(const struct fg_cli *cli, const struct fg_eval_logits *j
     fg_jwrite_int(&w, "vocab", info.vocab);
     fg_jwrite_int(&w, "rows", job->rows);
     fg_jwrite_str(&w, "numerics", numerics);
+    fg_jwrite_str(&w, "kv_cache_dtype", info.kv_cache_dtype);
     fg_jwrite_str(&w, "isa", info.isa);
     fg_jwrite_int(&w, "threads", info.threads);
     fg_jwrite_num(&w, "seconds", seconds);
@@ -58,6 +59,7 @@ static int run_logits(struct fg_cli *cli, struct fg_error *err)
     int32_t *ids = NULL;
     struct fg_eval_logits job = {
         .rows = strtol(fg_args_text(args, "rows"), NULL, 10), // one of the table's choices
+        .context = fg_args_int(args, "ctx"),
         .out = fg_args_text(args, "out"),
         .tap = fg_args_text(args, "tap"),
         .tap_layer = (int)fg_args_int(args, "tap-layer"),
@@ -119,7 +121,8 @@ static const struct fg_opt options[] = {
      .help = "layer of --tap; -1 for what belongs to no layer"},
     {0},
 };
-static const struct fg_opt *const tables[] = {options, fg_opts_model, fg_opts_numerics_exact, NULL};
+static const struct fg_opt *const tables[] = {
+    options, fg_opts_model, fg_opts_memory, fg_opts_numerics_exact, fg_opts_ctx, fg_opts_kv, NULL};
 static const char *const examples[] = {
     "forge eval logits -m model/ --tokens 1,2,3 --out logits.npy", NULL};
 

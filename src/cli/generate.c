@@ -275,7 +275,7 @@ static int run_generate(struct fg_cli *cli, struct fg_error *err)
     if (rc == 0) rc = fg_cli_random_seed(&g.seed, err);
     if (rc == 0) rc = fg_cli_engine(cli, FG_CLI_ALL, &g.engine, err);
     if (rc == 0) rc = encode_prompt(&g, err);
-    if (rc == 0) rc = fg_cli_session(cli, g.engine, &g.session, err);
+    if (rc == 0) rc = forge_session_new(&g.session, g.engine, NULL, err);
     if (rc == 0) fg_signals_catch();
     if (rc == 0) rc = reply(&g, err);
     forge_session_free(g.session);
@@ -348,14 +348,11 @@ static const struct fg_opt options[] = {
     {0},
 };
 static const struct fg_opt *const tables[] = {
-    options,
-    fg_opts_think,
-    fg_opts_sampling,
-    fg_opts_model,
-    fg_opts_numerics_fast,
-    fg_opts_template,
-    fg_opts_ctx,
-    NULL,
+    options,          fg_opts_think,
+    fg_opts_sampling, fg_opts_model,
+    fg_opts_memory,   fg_opts_numerics_fast,
+    fg_opts_template, fg_opts_ctx,
+    fg_opts_kv,       NULL,
 };
 static const char *const examples[] = {
     "forge generate -m model.gguf -p 'The capital of France is' --raw -n 20",

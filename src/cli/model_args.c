@@ -24,6 +24,10 @@ const struct fg_opt fg_opts_model[] = {
      .kind = FG_OPT_FLAG,
      .group = "Model",
      .help = "tensors that the architecture does not have are an error"},
+    {0},
+};
+
+const struct fg_opt fg_opts_memory[] = {
     {.name = "weights",
      .kind = FG_OPT_CHOICE,
      .value = "HOW",
@@ -36,6 +40,18 @@ const struct fg_opt fg_opts_model[] = {
      .kind = FG_OPT_FLAG,
      .group = "Model",
      .help = "run a model that does not fit into memory, from disk and many times slower"},
+    {0},
+};
+
+const struct fg_opt fg_opts_kv[] = {
+    {.name = "kv-cache-dtype",
+     .kind = FG_OPT_CHOICE,
+     .value = "TYPE",
+     .def = "auto",
+     .choices = "auto|fp16|v8|kv8|f32",
+     .group = "Model",
+     .help = "keys and values of the conversation: auto (the build's default; of other models kv8, "
+             "or f32 with exact numerics), fp16, v8 (values in INT8), kv8 (both in INT8) or f32"},
     {0},
 };
 
@@ -81,11 +97,12 @@ const struct fg_opt fg_opts_ctx[] = {
     {.name = "ctx",
      .kind = FG_OPT_CONTEXT,
      .value = "N",
-     .def_note = "16384, or the model's maximum if that is less",
+     .def_note = "16384, or the largest below it that the model has",
      .min = 1,
      .max = CTX_MAX,
      .group = "Model",
-     .help = "positions that prompt and reply may take, as 8192 or 8K"},
+     .help = "positions that prompt and reply may take, as 8192 or 8K: of a bundle one of its "
+             "entries. Memory grows with the conversation"},
     {0},
 };
 
@@ -181,6 +198,30 @@ static const char *text_or_null(const struct fg_args *args, const char *name)
     return NULL;
 }
 
+static bool given_flag(const struct fg_args *args, const char *name)
+{
+    for (int i = 0; i < args->n_slots; i++) {
+        if (strcmp(args->slots[i].opt->name, name) == 0) return args->slots[i].flag;
+    }
+    return false;
+}
+
+static int64_t int_or_zero(const struct fg_args *args, const char *name)
+{
+    for (int i = 0; i < args->n_slots; i++) {
+        if (strcmp(args->slots[i].opt->name, name) == 0) return args->slots[i].i;
+    }
+    return 0;
+}
+
+void fg_cli_name_option(struct fg_error *err)
+{
+    if (!err) return;
+    if (strcmp(err->field, "ctx") == 0) snprintf(err->field, sizeof err->field, "--ctx");
+    if (strcmp(err->field, "kv_cache_dtype") == 0)
+        snprintf(err->field, sizeof err->field, "--kv-cache-dtype");
+}
+
 static void compile_line(void *ctx, const char *line)
 {
     const struct fg_cli *cli = ctx;
@@ -195,6 +236,14 @@ static bool stop_compile(void *ctx)
     return fg_signals_pending() != 0;
 }
 
+int fg_cli_open(struct forge_engine **out, const struct forge_engine_options *o,
+                struct fg_error *err)
+{
+    int rc = forge_engine_open(out, o, err);
+    if (rc == FG_EINPUT) fg_cli_name_option(err);
+    return rc;
+}
+
 int fg_cli_engine(struct fg_cli *cli, enum fg_cli_part part, struct forge_engine **out,
                   struct fg_error *err)
 {
@@ -202,6 +251,7 @@ int fg_cli_engine(struct fg_cli *cli, enum fg_cli_part part, struct forge_engine
     int rc = fg_cli_state_dir(cli, false, &state, err);
     if (rc) return rc;
     const char *numerics = text_or_null(&cli->args, "numerics");
+    const char *weights = text_or_null(&cli->args, "weights");
     struct forge_engine_options o = {
         .model = fg_args_text(&cli->args, "model"),
         .threads = cli->threads,
@@ -209,8 +259,10 @@ int fg_cli_engine(struct fg_cli *cli, enum fg_cli_part part, struct forge_engine
         .numerics = numerics && strcmp(numerics, "exact") == 0 ? FORGE_EXACT : FORGE_FAST,
         .chat_template = text_or_null(&cli->args, "chat-template"),
         .strict = fg_args_flag(&cli->args, "strict"),
-        .allow_paging = fg_args_flag(&cli->args, "allow-paging"),
-        .copy_weights = strcmp(fg_args_text(&cli->args, "weights"), "copy") == 0,
+        .ctx = int_or_zero(&cli->args, "ctx"),
+        .kv_cache_dtype = text_or_null(&cli->args, "kv-cache-dtype"),
+        .allow_paging = given_flag(&cli->args, "allow-paging"),
+        .copy_weights = weights && strcmp(weights, "copy") == 0,
         .state_dir = state,
         .compile_line = compile_line,
         .stop = stop_compile,
@@ -220,26 +272,9 @@ int fg_cli_engine(struct fg_cli *cli, enum fg_cli_part part, struct forge_engine
         .log = forward_line,
         .log_ctx = cli,
     };
-    rc = forge_engine_open(out, &o, err);
+    rc = fg_cli_open(out, &o, err);
     free(state);
     return rc;
-}
-
-int fg_cli_session(struct fg_cli *cli, struct forge_engine *e, struct forge_session **out,
-                   struct fg_error *err)
-{
-    struct forge_session_options o = {.capacity = fg_args_int(&cli->args, "ctx")};
-    struct forge_engine_info info;
-    forge_engine_info(e, &info);
-    *out = NULL;
-    if (o.capacity > info.max_positions) {
-        char expected[64];
-        snprintf(expected, sizeof expected, "at most %lld, the model's maximum",
-                 (long long)info.max_positions);
-        return fg_fail(err, FG_EINPUT, "option", NULL, "--ctx", expected, "%lld",
-                       (long long)o.capacity);
-    }
-    return forge_session_new(out, e, &o, err);
 }
 
 static int find_token(const struct forge_engine *e, const char *text, int32_t *id,

@@ -6,6 +6,8 @@
 #include "forge/forge.h"
 
 extern const struct fg_opt fg_opts_model[];          // --model (required), --strict
+extern const struct fg_opt fg_opts_memory[];         // --weights, --allow-paging
+extern const struct fg_opt fg_opts_kv[];             // --kv-cache-dtype
 extern const struct fg_opt fg_opts_numerics_fast[];  // --numerics, default fast
 extern const struct fg_opt fg_opts_numerics_exact[]; // the same, default exact
 extern const struct fg_opt fg_opts_template[];       // --chat-template
@@ -13,14 +15,19 @@ extern const struct fg_opt fg_opts_ctx[];            // --ctx
 extern const struct fg_opt fg_opts_sampling[];       // --temperature ... --seed
 extern const struct fg_opt fg_opts_think[];          // --think
 
-// Opens what --model names, or a part of it: weights alone, tokenizer and template alone. A build
-// that is not compiled yet is compiled, with lines on stderr. Errors as forge_engine_open.
+// Opens what --model names, or a part of it: weights alone, tokenizer and template alone, with
+// those of the options above that the command has; sessions that don't say get --ctx and
+// --kv-cache-dtype. A build that is not compiled yet is compiled, with lines on stderr. Errors as
+// forge_engine_open.
 enum fg_cli_part { FG_CLI_ALL, FG_CLI_WEIGHTS, FG_CLI_TEXT };
 int fg_cli_engine(struct fg_cli *cli, enum fg_cli_part part, struct forge_engine **out,
                   struct fg_error *err);
-// A session of --ctx positions.
-int fg_cli_session(struct fg_cli *cli, struct forge_engine *e, struct forge_session **out,
-                   struct fg_error *err);
+// An error about a context or KV format then names the option of the line.
+void fg_cli_name_option(struct fg_error *err);
+// forge_engine_open with options that the command filled itself; errors name the options of the
+// line.
+int fg_cli_open(struct forge_engine **out, const struct forge_engine_options *o,
+                struct fg_error *err);
 
 // The ids of <think> and </think>, -1 where the tokenizer has no such token.
 int fg_cli_think_ids(const struct forge_engine *e, int32_t *open_id, int32_t *close_id,

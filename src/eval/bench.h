@@ -43,9 +43,18 @@ struct fg_bench_figure {
     bool memory_changed, clock_changed; // a ceiling moved by more than FG_BENCH_CHANGED
 };
 
+// Memory of a process whose conversation has a context.
+struct fg_bench_memory {
+    int64_t ctx;
+    uint64_t table; // what the budget says
+    uint64_t rss;   // measured, less what the process had before the model was opened
+};
+
 struct fg_bench_report {
     const char *command; // "rows", ...
     const char *model, *shape, *isa, *numerics;
+    const char *kv;             // format of keys and values; NULL: does not apply
+    const char *history;        // "made up" or "prompt": positions before what is timed; NULL: none
     char digest[FG_SHA256_HEX]; // of the weights; "" when unknown
     int threads, runs, warmup;
     uint64_t seed;
@@ -57,6 +66,8 @@ struct fg_bench_report {
     double kept_share;              // contention: of the one-thread rate; 0: not measured
     struct fg_bench_figure *figures;
     int n_figures, cap_figures;
+    struct fg_bench_memory memory[FG_SESSION_ENTRIES_MAX];
+    int n_memory;
 };
 void fg_bench_report_free(struct fg_bench_report *r); // zeroed is fine
 // Tokens per second of the median; 0 where a figure covers none.
@@ -101,10 +112,19 @@ int fg_bench_measure(struct fg_bench *b, const struct fg_bench_work *work,
 
 // ---- bench_budget.c
 
-// What running the model at `path` (bundle or checkpoint directory; other files: by their size, the
-// rest 0) with ctx positions in calls of `rows` rows needs, without reading weights. Errors:
-// FG_EINPUT, FG_ERESOURCE.
-int fg_bench_budget(struct fg_budget *b, const char *path, int64_t ctx, int64_t rows,
+// What will be run.
+struct fg_bench_asked {
+    const char *path;  // bundle, build, checkpoint directory or file
+    int64_t positions; // that sessions will have; 0: as many as the model's largest context
+    int64_t rows;      // of a forward call
+    const char *kv_cache_dtype; // NULL: the default
+    bool fast;
+    int threads;
+};
+// What that needs, context by context up to the smallest with room for the positions, which *ctx
+// receives; without reading weights. Of files only the size is known. Errors: FG_EINPUT,
+// FG_ERESOURCE.
+int fg_bench_budget(struct fg_budget *b, int64_t *ctx, const struct fg_bench_asked *asked,
                     struct fg_error *err);
 
 // The weights digest that the manifest of a bundle or build declares; "" for everything else.
@@ -116,7 +136,8 @@ struct fg_bench_model {
     struct forge_engine *engine;
     const int64_t *sizes; // rows per call; lengths of prompts; positions before decoding
     int n_sizes;
-    int64_t ctx;        // rows: positions before each call
+    int64_t ctx;        // rows, prefill: positions before each call
+    bool real_history;  // those positions come from a prompt that is run; else they are made up
     int64_t tokens;     // decode: per run
     int64_t block_rows; // rows per forward call of prompts; 0: the engine's
     bool last_only;     // rows: logits of the last row alone, as in prefill; else of every row up
@@ -127,6 +148,13 @@ struct fg_bench_model {
 int fg_bench_rows(struct fg_bench *b, const struct fg_bench_model *m, struct fg_error *err);
 int fg_bench_prefill(struct fg_bench *b, const struct fg_bench_model *m, struct fg_error *err);
 int fg_bench_decode(struct fg_bench *b, const struct fg_bench_model *m, struct fg_error *err);
+// Positions that a session of one of them has at most: sizes, calls and rows of `b` and `m`.
+int64_t fg_bench_rows_positions(const struct fg_bench *b, const struct fg_bench_model *m);
+int64_t fg_bench_prefill_positions(const struct fg_bench_model *m);
+int64_t fg_bench_decode_positions(const struct fg_bench *b, const struct fg_bench_model *m);
+// A conversation of made-up history that nearly fills each of report->memory[].ctx, one after the
+// other; fills their rss. Errors: those of sessions.
+int fg_bench_memory(struct fg_bench *b, const struct fg_bench_model *m, struct fg_error *err);
 // One row per call: `one` (one thread) alone, then `all` beside a foreign thread that is always
 // busy, in turn. Fills report->kept_share: median of the pairs' ratios.
 int fg_bench_contention(struct fg_bench *b, const struct fg_bench_model *one,

@@ -4,6 +4,7 @@
 #include "base/arena.h"
 #include "kernels/parallel.h"
 #include "quant/random.h"
+#include "runtime/kv.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,13 +16,19 @@
 #define ATTN_HEADS 24
 #define ATTN_KV_HEADS 4
 #define ATTN_DIM 256
-#define ATTN_POS_MAX 8192
-#define ATTN_POS_BYTES (2 * ATTN_KV_HEADS * ATTN_DIM * sizeof(float))
+#define ATTN_ROWS_MAX 512
+#define ATTN_POS_SHORT 4096
+#define ATTN_POS_LONG 65536
+#define ATTN_QUICK_BYTES ((uint64_t)64 << 20)
+#define ATTN_LAYERS_MAX 32 // in turn, so that keys and values come from memory, as in a model
 #define GDN_KEY_HEADS 16
 #define GDN_VALUE_HEADS 48
 #define GDN_DIM 128
-#define GDN_LAYERS_MAX 16 // in turn, so that states come from memory, as in a model
-#define GDN_FLOP 7        // per row and element of S: three FMAs and the decay
+#define GDN_LAYERS_MAX 16  // the same for states
+#define GDN_FLOP 7         // per row and element of S: three FMAs and the decay
+#define GDN_PENDING_FLOP 3 // per pending row and element: the update alone
+#define GDN_TRIED 8        // rows that are tried
+#define GDN_PENDING 4      // rows that were accepted before
 
 static const int64_t row_counts[] = {1, 2, 3, 4, 6, 8, 16, 32, 64};
 static const int64_t few_counts[] = {1, 8, 64};
@@ -37,10 +44,13 @@ struct kernels {
     // What the figure at work calls.
     struct fg_linear linear;
     struct fg_input input;
-    int64_t T, pos, layers;
+    int64_t T, layers;
     float *x, *y;
     uint8_t *signs;
-    float *q, *k, *v, *o, *S, *alpha, *beta;
+    struct fg_kv *kv;
+    struct fg_attn_call attention;
+    float *S[2]; // read and written, layers after each other
+    struct fg_gdn_call gdn;
     int64_t *decoded; // per thread: keeps decoding from being left out
 };
 
@@ -77,8 +87,8 @@ static int begin(struct kernels *b, bool quantized, bool fast)
     struct fg_parallel_sizes sizes = {.T = ROWS_MAX,
                                       .n = INTERMEDIATE,
                                       .quantized = quantized,
-                                      .G = ATTN_HEADS / ATTN_KV_HEADS,
                                       .D = ATTN_DIM,
+                                      .dk = GDN_DIM,
                                       .dv = GDN_DIM};
     b->x = random_floats(b, ROWS_MAX * INTERMEDIATE, 1);
     b->signs = random_bytes(b, INTERMEDIATE / 8);
@@ -311,80 +321,205 @@ static int run_attention(void *ctx, struct fg_error *err)
 {
     (void)err;
     struct kernels *b = ctx;
-    fg_parallel_attention(&b->par, b->o, b->q, b->k, b->v, b->pos + ROWS_MAX, b->pos, b->T,
-                          ATTN_HEADS, ATTN_KV_HEADS, ATTN_DIM, 0.0625f);
+    for (int64_t layer = 0; layer < b->layers; layer++) {
+        b->attention.kv = fg_kv_heads(b->kv, layer);
+        fg_parallel_attention(&b->par, &b->attention);
+    }
     return 0;
 }
 
-static int attention_figures(struct kernels *b)
+// Queries of ATTN_ROWS_MAX rows, as numbers and as codes.
+static bool make_queries(struct kernels *b)
 {
-    int rc = begin(b, false, true);
+    struct fg_attn_call *c = &b->attention;
+    const int64_t rows = (int64_t)ATTN_ROWS_MAX * ATTN_HEADS;
+    const int64_t D = ATTN_DIM; // a whole width: rows have no padding
+    float *q = random_floats(b, rows * D, 1);
+    int8_t *qc = fg_arena_alloc(&b->arena, (uint64_t)(rows * D), 1);
+    float *qs = fg_arena_alloc(&b->arena, (uint64_t)rows, sizeof *qs);
+    int32_t *qsum = fg_arena_alloc(&b->arena, (uint64_t)rows, sizeof *qsum);
+    float *o = fg_arena_alloc(&b->arena, (uint64_t)(rows * D), sizeof *o);
+    *c = (struct fg_attn_call){.o = o,
+                               .q = q,
+                               .qc = qc,
+                               .qs = qs,
+                               .qsum = qsum,
+                               .n_heads = ATTN_HEADS,
+                               .n_kv = ATTN_KV_HEADS,
+                               .D = D,
+                               .scale = 0.0625f};
+    if (!q || !qc || !qs || !qsum || !o) return false;
+    for (int64_t r = 0; r < rows; r++)
+        b->par.kernels->attn_query(qc + r * D, qs + r, qsum + r, q + r * D, D, c->scale);
+    return true;
+}
+
+// Keys and values of `positions` positions in b->layers layers: a page of random rows, repeated.
+static int make_history(struct kernels *b, enum fg_kv_format format, int64_t positions)
+{
+    const struct fg_kv_shape shape = {
+        .n_layers = b->layers, .n_heads = ATTN_KV_HEADS, .D = ATTN_DIM, .format = format};
+    int rc = fg_kv_new(&b->kv, &shape, positions, FG_KV_AUTO, b->err);
+    if (rc == 0) rc = fg_kv_grow(b->kv, positions, 0, NULL, b->err);
     if (rc) return rc;
-    b->pos = (int64_t)(b->bytes / ATTN_POS_BYTES);
-    if (b->pos > ATTN_POS_MAX) b->pos = ATTN_POS_MAX;
-    int64_t cache = ATTN_KV_HEADS * (b->pos + ROWS_MAX) * ATTN_DIM;
-    int64_t rows = (int64_t)ROWS_MAX * ATTN_HEADS * ATTN_DIM;
-    b->k = random_floats(b, cache, 1);
-    b->v = random_floats(b, cache, 1);
-    b->q = random_floats(b, rows, 1);
-    b->o = fg_arena_alloc(&b->arena, (uint64_t)rows, sizeof *b->o);
-    if (!b->k || !b->v || !b->q || !b->o) return out_of_memory(b, (uint64_t)cache * 8);
-    for (size_t i = 0; i < N_FEW && rc == 0; i++) {
-        struct fg_bench_figure *f = figure(b, "attention", few_counts[i], b->pos);
-        if (!f) return FG_ERESOURCE;
-        b->T = few_counts[i];
-        double seen = (double)b->T * (double)b->pos + (double)b->T * (double)(b->T + 1) / 2;
-        f->bytes = (double)ATTN_POS_BYTES * (double)(b->pos + b->T);
-        f->mac[FG_ROOF_F32] = 2 * seen * ATTN_HEADS * ATTN_DIM;
-        rc = measure(b, f, run_attention, 1);
+    const float *rows = random_floats(b, 2 * (int64_t)FG_KV_PAGE * ATTN_DIM, 1);
+    void *page = fg_arena_alloc(&b->arena, fg_kv_page_bytes(b->kv), 1);
+    if (!rows || !page) return out_of_memory(b, fg_kv_page_bytes(b->kv));
+    for (int64_t i = 0; i < b->layers * ATTN_KV_HEADS * FG_KV_PAGE; i++) {
+        const int64_t head = i / FG_KV_PAGE, pos = i % FG_KV_PAGE;
+        const float *k = rows + 2 * pos * ATTN_DIM;
+        b->par.kernels->kv_store(fg_kv_heads(b->kv, head / ATTN_KV_HEADS) + head % ATTN_KV_HEADS,
+                                 pos, k, k + ATTN_DIM);
+    }
+    fg_kv_page_get(b->kv, 0, page);
+    for (int64_t p = 1; p < fg_kv_rows(b->kv) / FG_KV_PAGE; p++)
+        fg_kv_page_put(b->kv, p, 0, FG_KV_PAGE, page);
+    return 0;
+}
+
+static int attention_figure(struct kernels *b, const char *name, int64_t pos, int64_t T)
+{
+    const enum fg_kv_format format = fg_kv_shape(b->kv)->format;
+    const int64_t layers = b->layers;
+    struct fg_bench_figure *f = figure(b, name, T, pos);
+    if (!f) return FG_ERESOURCE;
+    b->attention.pos = pos;
+    b->attention.T = T;
+    if (T > FG_ATTN_FEW_MAX) b->layers = 1; // bound by arithmetic, wherever the history is
+    const double seen = (double)T * (double)pos + (double)T * (double)(T + 1) / 2;
+    const double mac = seen * ATTN_HEADS * ATTN_DIM;
+    const double layer_bytes = (double)fg_kv_position_bytes(fg_kv_shape(b->kv)) / (double)layers;
+    f->bytes = layer_bytes * (double)(pos + T);
+    // Probabilities of 15 bits are two digits: INT8 values are multiplied twice.
+    const bool k8 = b->par.fast && fg_kv_k8(format), v8 = b->par.fast && fg_kv_v8(format);
+    f->mac[FG_ROOF_I8] = (k8 ? mac : 0) + (v8 ? 2 * mac : 0);
+    f->mac[FG_ROOF_F32] = (k8 ? 0 : mac) + (v8 ? 0 : mac);
+    int rc = measure(b, f, run_attention, b->layers);
+    b->layers = layers;
+    return rc;
+}
+
+// Few rows and many over a history of about `pos` positions in one format.
+static int attention_figures(struct kernels *b, enum fg_kv_format format, bool fast, int64_t pos)
+{
+    static const int64_t counts[] = {1, 8, 64, ATTN_ROWS_MAX};
+    const struct fg_kv_shape one = {
+        .n_layers = 1, .n_heads = ATTN_KV_HEADS, .D = ATTN_DIM, .format = format};
+    const int64_t most = (int64_t)(b->bytes / fg_kv_position_bytes(&one));
+    int rc = begin(b, false, fast);
+    if (rc) return rc;
+    b->layers = most / pos < 1 ? 1 : most / pos;
+    if (b->layers > ATTN_LAYERS_MAX) b->layers = ATTN_LAYERS_MAX;
+    const uint64_t partials =
+        fg_attn_partial_floats(pos + ATTN_ROWS_MAX, ATTN_HEADS, ATTN_KV_HEADS, ATTN_DIM);
+    b->par.partials = fg_arena_alloc(&b->arena, partials, sizeof *b->par.partials);
+    if (!b->par.partials || !make_queries(b)) return out_of_memory(b, partials * sizeof(float));
+    rc = make_history(b, format, pos + ATTN_ROWS_MAX);
+    char name[FG_BENCH_NAME];
+    snprintf(name, sizeof name, "attention %s%s", fg_kv_format_name(format), fast ? "" : " exact");
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0] && rc == 0; i++) {
+        if (counts[i] == ATTN_ROWS_MAX && pos > ATTN_POS_SHORT) continue; // a minute of nothing new
+        rc = attention_figure(b, name, pos, counts[i]);
+    }
+    fg_kv_free(b->kv);
+    b->kv = NULL;
+    return rc;
+}
+
+static int all_attention_figures(struct kernels *b)
+{
+    static const struct {
+        enum fg_kv_format format;
+        bool fast;
+    } ways[] = {{FG_KV_KV8, true}, {FG_KV_V8, true}, {FG_KV_FP16, true}, {FG_KV_KV8, false}};
+    static const int64_t histories[] = {ATTN_POS_SHORT, ATTN_POS_LONG};
+    int rc = 0;
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0] && rc == 0; i++) {
+        for (size_t h = 0; h < sizeof histories / sizeof histories[0] && rc == 0; h++) {
+            const bool small = b->bytes < ATTN_QUICK_BYTES; // only to see that it works
+            rc = attention_figures(b, ways[i].format, ways[i].fast,
+                                   small ? histories[h] / 64 : histories[h]);
+        }
     }
     return rc;
 }
 
-static int run_deltanet(void *ctx, struct fg_error *err)
+static int run_gdn(void *ctx, struct fg_error *err)
 {
     (void)err;
     struct kernels *b = ctx;
-    int64_t state = (int64_t)GDN_VALUE_HEADS * GDN_DIM * GDN_DIM;
-    for (int64_t layer = 0; layer < b->layers; layer++)
-        fg_parallel_deltanet(&b->par, b->S + layer * state, GDN_KEY_HEADS, GDN_VALUE_HEADS, GDN_DIM,
-                             GDN_DIM, b->o, b->q, GDN_KEY_HEADS * GDN_DIM, b->k,
-                             GDN_KEY_HEADS * GDN_DIM, b->v, GDN_VALUE_HEADS * GDN_DIM, b->alpha,
-                             b->beta, b->T);
+    const int64_t state = (int64_t)GDN_VALUE_HEADS * GDN_DIM * GDN_DIM;
+    for (int64_t layer = 0; layer < b->layers; layer++) {
+        b->gdn.S = b->S[0] + layer * state;
+        b->gdn.S_out = b->S[1] + layer * state;
+        fg_parallel_gdn(&b->par, &b->gdn);
+    }
     return 0;
+}
+
+// Rows of a call and rows that are pending, of ROWS_MAX and GDN_PENDING rows.
+static bool make_gdn_rows(struct kernels *b)
+{
+    const int64_t key = GDN_KEY_HEADS * GDN_DIM, value = GDN_VALUE_HEADS * GDN_DIM;
+    const int64_t gates = (int64_t)ROWS_MAX * GDN_VALUE_HEADS;
+    float *qk = random_floats(b, ROWS_MAX * key, 0.1f), *v = random_floats(b, ROWS_MAX * value, 1);
+    float *g = fg_arena_alloc(&b->arena, (uint64_t)gates, sizeof *g);
+    float *beta = fg_arena_alloc(&b->arena, (uint64_t)gates, sizeof *beta);
+    float *o = fg_arena_alloc(&b->arena, (uint64_t)(ROWS_MAX * value), sizeof *o);
+    if (!qk || !v || !g || !beta || !o) return false;
+    for (int64_t i = 0; i < gates; i++) {
+        g[i] = 0.95f;
+        beta[i] = 0.5f;
+    }
+    b->gdn = (struct fg_gdn_call){
+        .nk = GDN_KEY_HEADS,
+        .nv = GDN_VALUE_HEADS,
+        .dk = GDN_DIM,
+        .dv = GDN_DIM,
+        .pending = {.k = qk, .d = v, .g = g, .ldk = key, .ldd = value, .ldg = GDN_VALUE_HEADS},
+        .rows = {.q = qk,
+                 .k = qk,
+                 .v = v,
+                 .g = g,
+                 .beta = beta,
+                 .ldq = key,
+                 .ldk = key,
+                 .ldv = value,
+                 .ldg = GDN_VALUE_HEADS},
+        .o = o};
+    return true;
+}
+
+static int gdn_figure(struct kernels *b, const char *name, int64_t rows, int64_t pending)
+{
+    const double state = (double)GDN_VALUE_HEADS * GDN_DIM * GDN_DIM;
+    struct fg_bench_figure *f = figure(b, name, rows, GDN_DIM);
+    if (!f) return FG_ERESOURCE;
+    b->gdn.rows.T = rows;
+    b->gdn.pending.n = pending;
+    f->bytes = 2 * state * sizeof(float); // one state read, the other written
+    f->mac[FG_ROOF_F32] =
+        state * ((double)rows * GDN_FLOP + (double)pending * GDN_PENDING_FLOP) / 2;
+    return measure(b, f, run_gdn, b->layers);
 }
 
 static int deltanet_figures(struct kernels *b)
 {
+    const int64_t state = (int64_t)GDN_VALUE_HEADS * GDN_DIM * GDN_DIM;
+    const int64_t value = GDN_VALUE_HEADS * GDN_DIM;
     int rc = begin(b, false, true);
     if (rc) return rc;
-    int64_t state = (int64_t)GDN_VALUE_HEADS * GDN_DIM * GDN_DIM;
-    int64_t keys = (int64_t)ROWS_MAX * GDN_KEY_HEADS * GDN_DIM;
-    int64_t values = (int64_t)ROWS_MAX * GDN_VALUE_HEADS * GDN_DIM;
-    int64_t gates = (int64_t)ROWS_MAX * GDN_VALUE_HEADS;
-    b->layers = (int64_t)(b->bytes / ((uint64_t)state * sizeof(float))) + 1;
+    b->layers = (int64_t)(b->bytes / (2 * (uint64_t)state * sizeof(float))) + 1;
     if (b->layers > GDN_LAYERS_MAX) b->layers = GDN_LAYERS_MAX;
-    b->S = random_floats(b, b->layers * state, 0.01f);
-    b->q = random_floats(b, keys, 0.1f);
-    b->k = random_floats(b, keys, 0.1f);
-    b->v = random_floats(b, values, 1);
-    b->o = fg_arena_alloc(&b->arena, (uint64_t)values, sizeof *b->o);
-    b->alpha = fg_arena_alloc(&b->arena, (uint64_t)gates, sizeof *b->alpha);
-    b->beta = fg_arena_alloc(&b->arena, (uint64_t)gates, sizeof *b->beta);
-    if (!b->S || !b->q || !b->k || !b->v || !b->o || !b->alpha || !b->beta)
-        return out_of_memory(b, (uint64_t)(b->layers * state) * sizeof *b->S);
-    for (int64_t i = 0; i < gates; i++) {
-        b->alpha[i] = 0.95f;
-        b->beta[i] = 0.5f;
-    }
-    for (size_t i = 0; i < N_FEW && rc == 0; i++) {
-        struct fg_bench_figure *f = figure(b, "deltanet", few_counts[i], GDN_DIM);
-        if (!f) return FG_ERESOURCE;
-        b->T = few_counts[i];
-        f->bytes = (double)state * sizeof(float);
-        f->mac[FG_ROOF_F32] = GDN_FLOP / 2.0 * (double)b->T * (double)state;
-        rc = measure(b, f, run_deltanet, b->layers);
-    }
+    for (int i = 0; i < 2; i++)
+        b->S[i] = random_floats(b, b->layers * state, 0.01f);
+    float *d = fg_arena_alloc(&b->arena, GDN_TRIED * (uint64_t)value, sizeof *d);
+    if (!b->S[0] || !b->S[1] || !d || !make_gdn_rows(b))
+        return out_of_memory(b, 2 * (uint64_t)(b->layers * state) * sizeof(float));
+    for (size_t i = 0; i < N_FEW && rc == 0; i++)
+        rc = gdn_figure(b, "deltanet", few_counts[i], 0);
+    b->gdn.d = d;
+    if (rc == 0) rc = gdn_figure(b, "deltanet tried", GDN_TRIED, GDN_PENDING);
     return rc;
 }
 
@@ -403,8 +538,9 @@ int fg_bench_kernels(struct fg_bench *bench, const struct fg_kernels *k, int n_t
     if (rc == 0) rc = dense_figures(&b, FG_BF16, "bf16");
     if (rc == 0) rc = dense_figures(&b, FG_F16, "f16");
     if (rc == 0) rc = around_figures(&b);
-    if (rc == 0) rc = attention_figures(&b);
+    if (rc == 0) rc = all_attention_figures(&b);
     if (rc == 0) rc = deltanet_figures(&b);
+    fg_kv_free(b.kv);
     fg_arena_free(&b.arena);
     fg_pool_free(b.par.pool);
     return rc;

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define PROMPT_ROWS 512 // per forward call, where nothing else is asked for
+#define HISTORY_SEED 1  // of made-up positions
 
 struct run {
     struct fg_bench *bench;
@@ -19,7 +20,9 @@ struct run {
     float *logits; // [logits_rows_max][vocab]
     int64_t rows, logits_rows;
     int64_t ctx;     // positions before what is timed
+    int64_t end;     // where a run must not go past; ctx comes again then
     int64_t repeats; // calls per run
+    bool real;       // history comes from a prompt
 };
 
 static void run_free(struct run *r)
@@ -29,22 +32,24 @@ static void run_free(struct run *r)
     free(r->logits);
 }
 
-// Room for capacity positions, calls of at most `rows`, logits of logits_rows.
+// Room for `capacity` positions, calls of at most `rows`, logits of logits_rows.
 static int run_new(struct run *r, struct fg_bench *b, struct forge_engine *e, int64_t capacity,
                    int64_t rows, int64_t logits_rows, struct fg_error *err)
 {
     *r = (struct run){.bench = b, .n_ids = capacity};
     forge_engine_info(e, &r->info);
-    if (capacity > r->info.max_positions)
+    const int64_t context = forge_context_for(e, capacity);
+    if (context == 0)
         return fg_fail(err, FG_EINPUT, "bench", NULL, "positions", "what the model has room for",
-                       "%lld of %lld", (long long)capacity, (long long)r->info.max_positions);
+                       "%lld of %lld", (long long)capacity,
+                       (long long)r->info.entries[r->info.n_entries - 1]);
     r->ids = malloc((size_t)capacity * sizeof *r->ids);
     r->logits = malloc((size_t)(logits_rows * r->info.vocab) * sizeof *r->logits);
     if (!r->ids || !r->logits)
         return fg_fail_memory(err, "logits", (uint64_t)(logits_rows * r->info.vocab) * 4);
     for (int64_t i = 0; i < capacity; i++)
         r->ids[i] = (int32_t)((i * 7919 + 13) % r->info.vocab);
-    struct forge_session_options so = {.capacity = capacity, .rows = rows};
+    struct forge_session_options so = {.capacity = context, .rows = rows};
     return forge_session_new(&r->session, e, &so, err);
 }
 
@@ -63,17 +68,17 @@ static int forward(struct run *r, int64_t n, int64_t n_logits, struct fg_error *
                              err);
 }
 
-// The session at ctx positions. A state that can't go back is made anew, unless it is at ctx or
-// past it with room left: then it stays, as a few positions more change nothing.
+// The session at ctx positions. Where it can't go back it is filled anew, unless it is at ctx or a
+// little past it: then it stays, as a few positions more change nothing.
 static int at_ctx(void *ctx, struct fg_error *err)
 {
     struct run *r = ctx;
     int64_t pos = forge_session_position(r->session);
-    bool room = pos + r->rows * r->repeats <= forge_session_capacity(r->session);
-    if (r->ctx > 0 && pos >= r->ctx && room) return 0;
-    if (!forge_session_rewind(r->session, r->ctx)) forge_session_reset(r->session);
-    pos = forge_session_position(r->session);
-    return pos < r->ctx ? forward(r, r->ctx - pos, 1, err) : 0;
+    if (r->ctx > 0 && pos >= r->ctx && pos + r->rows * r->repeats <= r->end) return 0;
+    if (pos >= r->ctx && forge_session_rewind(r->session, r->ctx)) return 0;
+    if (pos > 0) forge_session_reset(r->session);
+    return r->real ? forward(r, r->ctx, 1, err)
+                   : forge_session_pretend(r->session, r->ctx, HISTORY_SEED, err);
 }
 
 static int calls(void *ctx, struct fg_error *err)
@@ -85,15 +90,16 @@ static int calls(void *ctx, struct fg_error *err)
     return rc;
 }
 
-// Bytes and multiply-adds of a call: weights once, keys and values of all positions that it sees;
-// every row through all matrices but the embedding, through the head only where logits are wanted.
+// Bytes and multiply-adds of a call: weights once, keys and values of all positions that it sees,
+// states read and written; every row through all matrices but the embedding, through the head only
+// where logits are wanted.
 static void fill_work(struct fg_bench_figure *f, const struct run *r)
 {
     const struct forge_engine_info *info = &r->info;
     double vocab = (double)info->vocab, head = vocab * (double)info->hidden;
     bool tied = info->token_bytes >= info->weight_bytes;
     double body = (double)info->parameters - (tied ? 1 : 2) * head;
-    f->bytes = (double)info->token_bytes +
+    f->bytes = (double)info->token_bytes + (double)info->state_bytes +
                (double)info->kv_bytes_per_position * (double)(r->ctx + r->rows);
     double mac = (double)r->rows * body + (double)r->logits_rows * head;
     for (int i = 0; i < FG_ROOF_N_KINDS; i++)
@@ -126,19 +132,30 @@ static int64_t largest(const int64_t *v, int n)
     return most;
 }
 
+static int64_t runs_of(const struct fg_bench *b)
+{
+    return (int64_t)b->runs + b->warmup;
+}
+
+int64_t fg_bench_rows_positions(const struct fg_bench *b, const struct fg_bench_model *m)
+{
+    return m->ctx + largest(m->sizes, m->n_sizes) * (m->ctx > 0 ? runs_of(b) : 1);
+}
+
 int fg_bench_rows(struct fg_bench *b, const struct fg_bench_model *m, struct fg_error *err)
 {
     int64_t most = largest(m->sizes, m->n_sizes);
     int64_t verify = most < FG_BENCH_VERIFY_MAX ? most : FG_BENCH_VERIFY_MAX;
-    int64_t calls_all = ((int64_t)b->runs + b->warmup);
-    int64_t capacity = m->ctx + most * (m->ctx > 0 ? calls_all : 1);
     struct run r;
-    int rc = run_new(&r, b, m->engine, capacity, most, m->last_only ? 1 : verify, err);
+    int rc = run_new(&r, b, m->engine, fg_bench_rows_positions(b, m), most,
+                     m->last_only ? 1 : verify, err);
     r.ctx = m->ctx;
     r.repeats = 1;
+    r.real = m->real_history;
     double one = 0;
     for (int i = 0; i < m->n_sizes && rc == 0; i++) {
         r.rows = m->sizes[i];
+        r.end = m->ctx + r.rows * runs_of(b);
         r.logits_rows = m->last_only || r.rows > FG_BENCH_VERIFY_MAX ? 1 : r.rows;
         rc = measure(b, &r, "rows", err);
         if (rc) break;
@@ -150,35 +167,92 @@ int fg_bench_rows(struct fg_bench *b, const struct fg_bench_model *m, struct fg_
     return rc;
 }
 
+int64_t fg_bench_prefill_positions(const struct fg_bench_model *m)
+{
+    return m->ctx + largest(m->sizes, m->n_sizes);
+}
+
 int fg_bench_prefill(struct fg_bench *b, const struct fg_bench_model *m, struct fg_error *err)
 {
-    int64_t most = largest(m->sizes, m->n_sizes);
     struct run r;
-    int rc = run_new(&r, b, m->engine, most, m->block_rows ? m->block_rows : PROMPT_ROWS, 1, err);
+    int rc = run_new(&r, b, m->engine, fg_bench_prefill_positions(m),
+                     m->block_rows ? m->block_rows : PROMPT_ROWS, 1, err);
+    r.ctx = m->ctx;
     r.repeats = 1;
+    r.real = m->real_history;
     r.logits_rows = 1;
     for (int i = 0; i < m->n_sizes && rc == 0; i++) {
         r.rows = m->sizes[i];
+        r.end = m->ctx + r.rows;
         rc = measure(b, &r, "prefill", err);
     }
     run_free(&r);
     return rc;
 }
 
+int64_t fg_bench_decode_positions(const struct fg_bench *b, const struct fg_bench_model *m)
+{
+    return largest(m->sizes, m->n_sizes) + m->tokens * runs_of(b);
+}
+
 int fg_bench_decode(struct fg_bench *b, const struct fg_bench_model *m, struct fg_error *err)
 {
-    int64_t most = largest(m->sizes, m->n_sizes);
-    int64_t calls_all = m->tokens * ((int64_t)b->runs + b->warmup);
     struct run r;
-    int rc = run_new(&r, b, m->engine, most + calls_all,
+    double first = 0;
+    int rc = run_new(&r, b, m->engine, fg_bench_decode_positions(b, m),
                      m->block_rows ? m->block_rows : PROMPT_ROWS, 1, err);
     r.rows = r.logits_rows = 1;
     r.repeats = m->tokens;
+    r.real = m->real_history;
     for (int i = 0; i < m->n_sizes && rc == 0; i++) {
         r.ctx = m->sizes[i];
+        r.end = r.ctx + m->tokens * runs_of(b);
         rc = measure(b, &r, "decode", err);
+        if (rc) break;
+        struct fg_bench_figure *f = &b->report->figures[b->report->n_figures - 1];
+        if (i == 0) first = f->seconds.median;
+        f->ratio = f->seconds.median / first;
     }
     run_free(&r);
+    return rc;
+}
+
+// ---- memory
+
+// Weights are mapped and in memory once they have been read; keys and values when the entry is
+// taken, all else when the session is made.
+static int fill_context(struct fg_bench *b, const struct fg_bench_model *m,
+                        struct fg_bench_memory *x, struct fg_error *err)
+{
+    const struct forge_session_options so = {.capacity = x->ctx};
+    struct forge_session *s;
+    struct forge_engine_info info;
+    const int32_t id = 0;
+    if (b->stop && b->stop(b->ctx))
+        return fg_fail(err, FG_EINTERRUPTED, "bench", NULL, NULL, NULL, "stopped");
+    forge_engine_info(m->engine, &info);
+    int rc = forge_session_new(&s, m->engine, &so, err);
+    if (rc) return rc;
+    float *logits = malloc((size_t)info.vocab * sizeof *logits);
+    if (!logits) rc = fg_fail_memory(err, "logits", (uint64_t)info.vocab * sizeof *logits);
+    if (rc == 0) rc = forge_session_pretend(s, forge_session_capacity(s) - 1, HISTORY_SEED, err);
+    if (rc == 0) rc = forge_session_run(s, &id, 1, logits, 1, NULL, NULL, err);
+    const uint64_t now = fg_bench_rss(), before = b->report->rss_before;
+    x->rss = now > before ? now - before : 0;
+    free(logits);
+    forge_session_free(s);
+    return rc;
+}
+
+int fg_bench_memory(struct fg_bench *b, const struct fg_bench_model *m, struct fg_error *err)
+{
+    int rc = 0;
+    for (int i = 0; i < b->report->n_memory && rc == 0; i++) {
+        char what[64];
+        snprintf(what, sizeof what, "memory, context %lld", (long long)b->report->memory[i].ctx);
+        if (b->say) b->say(b->ctx, what);
+        rc = fill_context(b, m, &b->report->memory[i], err);
+    }
     return rc;
 }
 
@@ -228,7 +302,7 @@ static int timed(struct run *r, double *seconds, struct fg_error *err)
 int fg_bench_contention(struct fg_bench *b, const struct fg_bench_model *one,
                         struct forge_engine *all, struct fg_error *err)
 {
-    int64_t ctx = one->sizes[0], capacity = ctx + one->tokens * (b->runs + b->warmup);
+    int64_t ctx = one->sizes[0], capacity = fg_bench_decode_positions(b, one);
     struct run r[2] = {{0}};
     double *v = malloc(3 * (size_t)b->runs * sizeof *v);
     if (!v) return fg_fail_memory(err, "bench", 3 * (uint64_t)b->runs * sizeof *v);
@@ -237,6 +311,8 @@ int fg_bench_contention(struct fg_bench *b, const struct fg_bench_model *one,
     if (rc == 0) rc = run_new(&r[1], b, all, capacity, PROMPT_ROWS, 1, err);
     for (int i = 0; i < 2; i++) {
         r[i].ctx = ctx;
+        r[i].end = ctx + one->tokens * runs_of(b);
+        r[i].real = one->real_history;
         r[i].rows = r[i].logits_rows = 1;
         r[i].repeats = one->tokens;
     }

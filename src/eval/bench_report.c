@@ -92,6 +92,27 @@ static void write_figure(const struct fg_bench_figure *f, struct fg_jwrite *w)
     fg_jwrite_end_object(w);
 }
 
+// Measured beside what the table says, of the table.
+static double memory_difference(const struct fg_bench_memory *m)
+{
+    return m->table ? ((double)m->rss - (double)m->table) / (double)m->table : 0;
+}
+
+static void write_contexts(const struct fg_bench_report *r, struct fg_jwrite *w)
+{
+    fg_jwrite_array(w, "contexts");
+    for (int i = 0; i < r->n_memory; i++) {
+        const struct fg_bench_memory *m = &r->memory[i];
+        fg_jwrite_object(w, NULL);
+        fg_jwrite_int(w, "ctx", m->ctx);
+        fg_jwrite_uint(w, "table_bytes", m->table);
+        fg_jwrite_uint(w, "rss_bytes", m->rss);
+        fg_jwrite_num(w, "difference", memory_difference(m));
+        fg_jwrite_end_object(w);
+    }
+    fg_jwrite_end_array(w);
+}
+
 void fg_bench_json(const struct fg_bench_report *r, struct fg_jwrite *w)
 {
     struct fg_machine m;
@@ -115,6 +136,8 @@ void fg_bench_json(const struct fg_bench_report *r, struct fg_jwrite *w)
     fg_jwrite_str(w, "weights_digest", r->digest[0] ? r->digest : NULL);
     fg_jwrite_str(w, "isa", r->isa);
     fg_jwrite_str(w, "numerics", r->numerics);
+    fg_jwrite_str(w, "kv_cache_dtype", r->kv);
+    fg_jwrite_str(w, "history", r->history);
     fg_jwrite_int(w, "threads", r->threads);
     fg_jwrite_int(w, "runs", r->runs);
     fg_jwrite_int(w, "warmup", r->warmup);
@@ -132,6 +155,7 @@ void fg_bench_json(const struct fg_bench_report *r, struct fg_jwrite *w)
     fg_jwrite_uint(w, "rss_after_bytes", r->rss_after);
     fg_jwrite_end_object(w);
     if (r->kept_share > 0) fg_jwrite_num(w, "kept_share", r->kept_share);
+    if (r->n_memory) write_contexts(r, w);
     fg_jwrite_array(w, "figures");
     for (int i = 0; i < r->n_figures; i++)
         write_figure(&r->figures[i], w);
@@ -180,8 +204,24 @@ static double get_baseline(const struct fg_bench_figure *f)
     return f->baseline_ratio;
 }
 
+static void memory_table(const struct fg_bench_report *r, FILE *out)
+{
+    char table[32], rss[32];
+    fprintf(out, "%9s %12s %12s %10s\n", "context", "table", "measured", "difference");
+    for (int i = 0; i < r->n_memory; i++) {
+        const struct fg_bench_memory *m = &r->memory[i];
+        fprintf(out, "%9lld %12s %12s %+8.1f %%\n", (long long)m->ctx,
+                fg_format_bytes(table, sizeof table, m->table),
+                fg_format_bytes(rss, sizeof rss, m->rss), 100 * memory_difference(m));
+    }
+}
+
 void fg_bench_table(const struct fg_bench_report *r, FILE *out)
 {
+    if (r->n_memory) {
+        memory_table(r, out);
+        return;
+    }
     bool ratio = any(r, get_ratio), baseline = any(r, get_baseline);
     bool marked = false;
     fprintf(out, "%-20s %5s %7s %11s %11s %11s %11s", "what", "rows", "ctx", "ms", "min", "max",
@@ -221,6 +261,9 @@ void fg_bench_table(const struct fg_bench_report *r, FILE *out)
     if (marked)
         fprintf(out, "m, c: the ceiling of memory, of compute moved by more than %.0f %%\n",
                 100 * FG_BENCH_CHANGED);
+    if (r->history)
+        fprintf(out, "keys and values in %s; positions before what is timed: %s\n", r->kv,
+                r->history);
     if (r->busy)
         fprintf(out, "the machine was busy at the start: load average %.2f\n", r->load_average);
     if (r->kept_share > 0)
@@ -230,6 +273,14 @@ void fg_bench_table(const struct fg_bench_report *r, FILE *out)
 
 void fg_bench_csv(const struct fg_bench_report *r, FILE *out)
 {
+    if (r->n_memory) {
+        fputs("ctx,table_bytes,rss_bytes,difference\n", out);
+        for (int i = 0; i < r->n_memory; i++)
+            fprintf(out, "%lld,%llu,%llu,%.6g\n", (long long)r->memory[i].ctx,
+                    (unsigned long long)r->memory[i].table, (unsigned long long)r->memory[i].rss,
+                    memory_difference(&r->memory[i]));
+        return;
+    }
     fputs("name,rows,ctx,tokens,runs,seconds_median,seconds_min,seconds_max,seconds_p90,ratio,"
           "bytes,read_share,f32_macs,f32_share,i8_macs,i8_share,amx_macs,amx_share,"
           "read_ceiling,f32_ceiling,i8_ceiling,amx_ceiling,baseline_ratio,memory_changed,"

@@ -171,13 +171,13 @@ static int run_blocks(struct forge_session *s, const struct fg_eval_logits *job,
     return 0;
 }
 
-static int check_ids(const struct fg_eval_logits *job, const struct forge_engine_info *info,
-                     struct fg_error *err)
+static int check_ids(const struct forge_engine *e, const struct fg_eval_logits *job,
+                     const struct forge_engine_info *info, struct fg_error *err)
 {
-    if ((int64_t)job->n > info->max_positions) {
+    if (forge_context_for(e, (int64_t)job->n) == 0) {
         char expected[64];
         snprintf(expected, sizeof expected, "at most %lld, the model's positions",
-                 (long long)info->max_positions);
+                 (long long)info->entries[info->n_entries - 1]);
         return fg_fail(err, FG_EINPUT, "token ids", NULL, "count", expected, "%zu", job->n);
     }
     for (size_t i = 0; i < job->n; i++) {
@@ -193,7 +193,9 @@ int fg_eval_logits(struct forge_engine *e, const struct fg_eval_logits *job, str
 {
     struct forge_engine_info info;
     forge_engine_info(e, &info);
-    struct forge_session_options so = {.capacity = (int64_t)job->n, .rows = job->rows};
+    struct forge_session_options so = {
+        .capacity = job->context ? job->context : forge_context_for(e, (int64_t)job->n),
+        .rows = job->rows};
     struct forge_session *s = NULL;
     struct fg_npy_writer writer = {0};
     struct tap tap = {.name = job->tap,
@@ -203,7 +205,7 @@ int fg_eval_logits(struct forge_engine *e, const struct fg_eval_logits *job, str
                       .out = job->out,
                       .err = err};
     float *logits = NULL;
-    int rc = check_ids(job, &info, err);
+    int rc = check_ids(e, job, &info, err);
     if (rc == 0) rc = forge_session_new(&s, e, &so, err);
     if (rc) goto done;
     if (job->tap) {

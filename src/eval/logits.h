@@ -19,7 +19,8 @@ int fg_eval_read_ids(const char *path, int32_t **ids, size_t *n_ids, struct fg_e
 struct fg_eval_logits {
     const int32_t *ids; // [n]
     size_t n;
-    int64_t rows; // per forward call; results do not depend on it
+    int64_t rows;    // per forward call; results do not depend on it
+    int64_t context; // of the session; 0: the smallest with room
     const char *out;
     const char *tap; // NULL: logits; else the intermediate of this name (model/graph.h)
     int tap_layer;   // -1: of no layer
@@ -30,7 +31,7 @@ struct fg_eval_logits {
 
 // Runs the ids through a fresh session of `e` and writes float32 [n][vocab] (or [n][width] of the
 // tap), row t from positions 0..t, to job->out. The file appears whole or not at all; memory holds
-// one block. Errors: FG_EINPUT (ids outside the vocabulary, more than the model has positions, a
+// one block. Errors: FG_EINPUT (ids outside the vocabulary, more than the context has room for, a
 // tap that never came), FG_ERESOURCE, FG_EINTERRUPTED.
 int fg_eval_logits(struct forge_engine *e, const struct fg_eval_logits *job, struct fg_error *err);
 #endif

@@ -50,12 +50,13 @@ static int open_session(const struct fg_tune *tune, int threads, struct forge_en
                         struct forge_session **s, struct fg_error *err)
 {
     struct forge_engine_options o = tune->engine;
-    const struct forge_session_options session = {.capacity = CONTEXT, .rows = ROWS_MAX};
     o.threads = threads;
     o.model_only = true;
     *s = NULL;
     int rc = forge_engine_open(e, &o, err);
     if (rc) return rc;
+    const struct forge_session_options session = {.capacity = forge_context_for(*e, CONTEXT),
+                                                  .rows = ROWS_MAX};
     rc = forge_session_new(s, *e, &session, err);
     if (rc) forge_engine_close(*e);
     return rc;
