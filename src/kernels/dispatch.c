@@ -171,6 +171,12 @@ static void add_lut_level(const char *isa, void (*fill)(struct fg_kernels *))
     fill(&k);
     if (lut_agrees(&k, &tables[0])) fill(add_level(isa));
 }
+
+static void fill_avx512vnni(struct fg_kernels *k)
+{
+    fg_fill_lut_avx512vnni(k);
+    fg_fill_attn_avx512vnni(k);
+}
 #endif
 
 static void build(void)
@@ -203,9 +209,10 @@ static void build(void)
         fg_fill_lut_avx512(k);
         fg_fill_act_avx512(k);
         fg_fill_fit_avx512(k);
+        fg_fill_attn_avx512(k);
         fg_fill_gdn_avx512(k);
     }
-    if (f.avx512vnni) add_lut_level("avx512vnni", fg_fill_lut_avx512vnni);
+    if (f.avx512vnni) add_lut_level("avx512vnni", fill_avx512vnni);
     struct fg_kernels bf16 = {0};
     if (f.avx512bf16) fg_fill_dense_avx512bf16(&bf16);
     if (f.avx512bf16 && dot2_agrees(bf16.gemm_bf16_bf16, tables[0].gemm_bf16_bf16))

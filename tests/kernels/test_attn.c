@@ -147,13 +147,14 @@ enum content {
     DOMINANT, // one token has all the weight
     EQUAL,    // all scores equal
     EXTREME,  // every code at its limit, every weight the largest
+    POLES,    // scores of 80 and -80
     SPREAD,   // scores from -80 to 80
     FAINT,    // scores down to -120, values near the smallest scale
     SMALL,    // products near and below the smallest normal number
     WIDE,     // exponents far apart
     N_CONTENTS
 };
-static const char *const content_names[] = {"random", "dominant", "equal", "extreme",
+static const char *const content_names[] = {"random", "dominant", "equal", "extreme", "poles",
                                             "spread", "faint",    "small", "wide"};
 
 struct problem {
@@ -193,6 +194,7 @@ static void token(float *k, float *v, const struct problem *p, const float *q, i
         if (pos != p->first * FG_KV_PAGE + (p->base - p->first * FG_KV_PAGE) / 2) return;
         score = 60;
         break;
+    case POLES: score = unit < 0 ? -80 : 80; break;
     case SPREAD: score = 80 * unit; break;
     case FAINT:
         score = -60 + 60 * unit;
@@ -222,7 +224,7 @@ static void fill_query(float *q, const struct problem *p, int64_t row, const flo
     if (p->content == RANDOM && row % 7 == 5) memset(q, 0, (size_t)p->D * sizeof *q);
 }
 
-// Fills the pages with garbage, then stores tokens [64-bit first tile .., n_tokens).
+// Fills the pages with garbage, then stores the tokens from the first tile on.
 static struct problem problem_new(struct problem p)
 {
     uint64_t seed = p.seed * 0x9E3779B97F4A7C15u + 1;
@@ -614,7 +616,7 @@ static void check_company(const struct problem *p, const struct fg_kernels *kn, 
         struct fg_attn_acc got = acc_new(n, p->W);
         attend(kn, fast, &part.h, &rows.r, p->first, &got);
         const struct fg_attn_acc want = {whole.m + r0, whole.l + r0, whole.o + r0 * p->W};
-        char how[60];
+        char how[80];
         snprintf(how, sizeof how, "rows [%lld, %lld) alone, garbage %u", (long long)r0,
                  (long long)(r0 + n), garbage);
         expect_same(p, kn->isa, fast, how, &got, &want, n);
@@ -670,7 +672,10 @@ static void check_fold(const struct problem *p, const struct fg_kernels *kn, boo
     acc_empty(&triple, 0, p->n, p->W);
     kn->attn_tile[fast](&direct, &p->kv.h, tile, &p->rows.r, r0, r1, scratch.data);
     kn->attn_tile[fast](&triple, &p->kv.h, tile, &p->rows.r, 0, p->n, scratch.data);
-    kn->attn_combine(&by_hand, &triple, r0, r1, p->W);
+    int64_t first = r0; // the first that sees something
+    while (first < r1 && p->rows.r.pos[first] < tile * FG_KV_PAGE)
+        first++;
+    kn->attn_combine(&by_hand, &triple, first, r1, p->W);
     expect_same(p, kn->isa, fast, "fold", &direct, &by_hand, p->n);
     for (int64_t r = 0; r < p->n; r++) {
         if (r >= r0 && r < r1 && p->rows.r.pos[r] >= tile * FG_KV_PAGE) continue;
@@ -915,7 +920,7 @@ static void test_double(void **state)
     (void)state;
     static const int64_t contexts[] = {1, 2, 16, 17, 255, 256, 257, 1000, 2048, 2049, 5000};
     static const int64_t widths[] = {64, 128, 256};
-    static const enum content contents[] = {RANDOM, DOMINANT, EQUAL, EXTREME, SPREAD, FAINT};
+    static const enum content contents[] = {RANDOM, DOMINANT, EQUAL, EXTREME, POLES, SPREAD, FAINT};
     double worst[N_CONTENTS] = {0};
     for (int64_t c = 0; c < COUNT(contexts); c++)
         for (int64_t i = 0; i < COUNT(contents); i++) {
@@ -942,7 +947,9 @@ static void test_double(void **state)
                     for (int64_t d = 0; d < p.D; d++)
                         error = fmax(error, fabs((double)out[d] - want[d]) / largest);
                     worst[contents[i]] = fmax(worst[contents[i]], error);
-                    if (!(error <= 2e-6))
+                    // A score near 80 in FP32 is off by several units of 2^-17, and so are weights
+                    // of tokens whose scores are near each other but not equal.
+                    if (!(error <= (contents[i] == SPREAD ? 3e-5 : 2e-6)))
                         fail_msg("%s: %s: row %lld: error %g", levels[level]->isa, problem_name(&p),
                                  (long long)r, error);
                 }

@@ -158,7 +158,7 @@ static void check_rules(const char *what, const float *x, int64_t D, bool codes,
         fail_msg("%s: scale %a, expected %a", what, s, f16_nearest((double)want_scale));
     for (int64_t d = 0; d < D; d++) {
         const double want = f32 ? (double)x[d] : codes ? code[d] * s : h[d];
-        if ((double)back[d] != want || signbit(back[d]) != signbit(want))
+        if ((double)back[d] != want || !signbit(back[d]) != !signbit(want))
             fail_msg("%s: [%lld] %a reads back as %a, expected %a", what, (long long)d,
                      (double)x[d], (double)back[d], want);
         if (codes && code[d] != fmin(fmax(rint((double)((float)h[d] / (float)s)), -127), 127))

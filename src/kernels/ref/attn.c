@@ -45,11 +45,10 @@ static void attn_query(int8_t *qc, float *qs, int32_t *qsum, const float *q, int
         bits = b > bits ? b : bits;
     }
     const float mx = bits >= 0x7F800000 ? NAN : fg_f32_of_bits(bits);
-    memset(qc, 0, (size_t)fg_kv_width(D));
+    const float s = mx < QUERY_MIN ? 1.0f : mx / CODE_MAX; // NaN stays
     *qsum = 0;
-    float s = mx < QUERY_MIN ? 1.0f : mx / CODE_MAX; // NaN stays
-    for (int64_t d = 0; d < D && mx >= QUERY_MIN; d++) {
-        qc[d] = (int8_t)rintf(q[d] / s);
+    for (int64_t d = 0; d < fg_kv_width(D); d++) {
+        qc[d] = d < D && mx >= QUERY_MIN ? (int8_t)rintf(q[d] / s) : 0;
         *qsum += qc[d];
     }
     *qs = s * scale;

@@ -1,0 +1,103 @@
+// kernels/avx512/attn.h: how a block of query rows goes through a tile of keys and values (kv.h),
+// for the levels from avx512 up. The walk is one (attn.c); a level has its own ways from codes to
+// scores and from probabilities to outputs.
+#ifndef FG_KERNELS_AVX512_ATTN_H
+#define FG_KERNELS_AVX512_ATTN_H
+#include "kernels/inline.h"
+#include "kernels/kv.h"
+#include <immintrin.h>
+
+#define ATTN_TOKENS 64 // of a group: what is scored and weighed together
+#define ATTN_GROUPS (FG_KV_PAGE / ATTN_TOKENS)
+#define ATTN_BLOCKS (ATTN_TOKENS / 16) // registers of 16 tokens in a group
+#define ATTN_STRIPE 32                 // dims of INT8 values that lie together
+#define ATTN_STRIPE_BYTES (FG_KV_PAGE * ATTN_STRIPE)
+#define ATTN_P_MAX 32767.0f
+
+// Scratch.
+struct attn_scratch {
+    float s[FG_ATTN_BLOCK_MAX][FG_KV_PAGE]; // scores, then e_t, then w_t
+    // Integer probabilities, for VPDPBUSD [2][256] bytes, the high ones first, for VPMADDWD [64
+    // quads][2] pairs of 16 bits, of tokens 0, 2 and 1, 3.
+    uint8_t p[FG_ATTN_BLOCK_MAX][2 * FG_KV_PAGE];
+    float ks[FG_KV_PAGE], vs[FG_KV_PAGE];
+    // Query codes for VPMADDWD, [rows][W / 4][2] pairs of 16 bits, of dims 0, 2 and 1, 3.
+    // Query codes for VPMADDWD, [rows][W / 4][2] pairs of 16 bits, of dims 0, 2 and 1, 3.
+    int32_t q[];
+};
+
+struct attn_block {
+    const struct fg_attn_acc *acc;
+    const struct fg_attn_rows *rows;
+    struct attn_scratch *mem;
+    const uint8_t *k, *v; // the tile's page
+    enum fg_kv_format format;
+    int64_t D, W;
+    int64_t r0, n;                   // query rows
+    int64_t seen[FG_ATTN_BLOCK_MAX]; // tokens of the tile, ascending, the first at least 1
+    int64_t groups;                  // that any row sees
+    // The first block of a tile brings what comes next into the cache: the page's next part, the
+    // values, and the next page, where one will be read, else NULL.
+    bool first;
+    const uint8_t *next_k;
+    // After the softmax: triples without o, pm / 32767, and how o goes into the running one:
+    // fma(o, a, o2 * b), or o2 alone where `empty`, or nothing where `keep`.
+    _Alignas(64) float m[16], l[16], unit[16], a[16], b[16];
+    __mmask16 empty, keep;
+};
+
+typedef void (*attn_part_fn)(struct attn_block *b);
+
+// Scores of all rows into s, for all groups; what a row does not see is anything. Then the softmax.
+// Then outputs, combined into the running triple.
+struct attn_parts {
+    attn_part_fn scores, softmax, outputs;
+    int64_t rows; // of a block, at most
+};
+
+bool fg_kv_store_avx512(const struct fg_kv_head *h, int64_t pos, const float *k, const float *v);
+
+void fg_attn_walk_avx512(const struct attn_parts *parts, const struct fg_attn_acc *acc,
+                         const struct fg_kv_head *kv, int64_t tile, const struct fg_attn_rows *rows,
+                         int64_t r0, int64_t r1, struct attn_scratch *mem);
+
+void fg_attn_scores_f32_avx512(struct attn_block *b);
+void fg_attn_scores_f16_avx512(struct attn_block *b);
+void fg_attn_softmax_avx512(struct attn_block *b);
+// The softmax to the bytes of integer probabilities.
+void fg_attn_softmax_bytes_avx512(struct attn_block *b);
+// attn_tile of formats without INT8.
+void fg_attn_tile_avx512(const struct fg_attn_acc *acc, const struct fg_kv_head *kv, int64_t tile,
+                         const struct fg_attn_rows *rows, int64_t r0, int64_t r1, void *scratch);
+
+// Rows that go through the registers together, of n that are left: 6, 4, 3, 2 or 1.
+static inline int64_t attn_together(int64_t n)
+{
+    return n == 5 ? 3 : n == 7 || n == 8 ? 4 : n < 6 ? n : 6;
+}
+
+// o[0..16) of row i of the block at dim d, given that of the tile.
+FG_INLINE void attn_combine16(const struct attn_block *b, int64_t i, int64_t d, __m512 o2)
+{
+    if (b->keep >> i & 1) return;
+    float *to = b->acc->o + (b->r0 + i) * b->W + d;
+    const __mmask16 old = b->empty >> i & 1 ? 0 : 0xffff;
+    __m512 o = _mm512_maskz_loadu_ps(old, to);
+    o2 = _mm512_mul_ps(o2, _mm512_set1_ps(b->b[i]));
+    _mm512_store_ps(to, _mm512_mask3_fmadd_ps(o, _mm512_set1_ps(b->a[i]), o2, old));
+}
+
+// The same from an exact integer.
+FG_INLINE void attn_combine16_i32(const struct attn_block *b, int64_t i, int64_t d, __m512i sum)
+{
+    attn_combine16(b, i, d, _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(b->unit[i])));
+}
+
+// Lines [at, at + 64 * lines) of what is read soon.
+FG_INLINE void attn_ahead(const uint8_t *at, const int lines)
+{
+    FG_UNROLL_FULL
+    for (int i = 0; i < lines; i++)
+        _mm_prefetch((const char *)at + 64 * i, _MM_HINT_T1);
+}
+#endif

@@ -1,0 +1,165 @@
+// kernels/avx512/attn_vnni.c: the INT8 parts of attention (kv.h) by VPDPBUSD, 64 products an
+// instruction. Scores: lanes are tokens, the unsigned side is keys with 128 added, which comes off
+// by where the sums begin. Outputs: lanes are dims, the unsigned side is the high and the low byte
+// of a probability, in sums of their own. Up to 24 sums are in registers: what fewer rows leave
+// free goes to more tokens, for few chains would wait for themselves.
+#include "base/num.h"
+#include "kernels/avx512/attn.h"
+#include "kernels/levels.h"
+#include <string.h>
+
+#define AHEAD_STRIPES 2
+
+FG_INLINE __m512i four(const void *p)
+{
+    int32_t v;
+    memcpy(&v, p, sizeof v);
+    return _mm512_set1_epi32(v);
+}
+
+// acc += the products of four unsigned bytes with four signed ones, in each lane. gcc 12 keeps
+// copies of sums around the intrinsic.
+FG_INLINE void dot4(__m512i *acc, __m512i bytes, __m512i codes)
+{
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(*acc) : "v"(bytes), "v"(codes));
+}
+
+// R rows from `row` on, C groups of tokens from g on.
+FG_INLINE void score(const int R, const int C, const struct attn_block *b, int64_t row, int64_t g,
+                     const uint8_t *ahead)
+{
+    const int regs = C * ATTN_BLOCKS;
+    const int64_t quads = b->W / 4, stride = 64 * quads;
+    const uint8_t *k = b->k + g * ATTN_BLOCKS * stride;
+    const int8_t *q = b->rows->qc + (b->r0 + row) * b->W;
+    __m512i acc[24];
+    FG_UNROLL_FULL
+    for (int i = 0; i < R * regs; i++)
+        acc[i] = _mm512_set1_epi32(-128 * b->rows->qsum[b->r0 + row + i / regs]);
+    for (int64_t j = 0; j < quads; j++, k += 64, q += 4) {
+        __m512i kj[2 * ATTN_BLOCKS];
+        FG_UNROLL_FULL
+        for (int c = 0; c < regs; c++)
+            kj[c] = _mm512_load_si512(k + c * stride);
+        if (ahead) attn_ahead(ahead + j * 64 * regs, regs);
+        FG_UNROLL_FULL
+        for (int r = 0; r < R; r++) {
+            __m512i qr = four(q + r * b->W);
+            FG_UNROLL_FULL
+            for (int c = 0; c < regs; c++)
+                dot4(&acc[r * regs + c], kj[c], qr);
+        }
+    }
+    FG_UNROLL_FULL
+    for (int i = 0; i < R * regs; i++) {
+        const int64_t r = row + i / regs, t = g * ATTN_TOKENS + i % regs * 16;
+        __m512 s = _mm512_cvtepi32_ps(acc[i]);
+        s = _mm512_mul_ps(s, _mm512_set1_ps(b->rows->qs[b->r0 + r]));
+        s = _mm512_mul_ps(s, _mm512_load_ps(b->mem->ks + t));
+        _mm512_store_ps(b->mem->s[r] + t, s);
+    }
+}
+
+static void scores(struct attn_block *b)
+{
+    int64_t step;
+    for (int64_t g = 0; g < b->groups; g += step) {
+        step = b->n <= 2 && g + 2 <= b->groups ? 2 : 1;
+        const uint8_t *ahead = NULL;
+        if (b->first)
+            ahead = g + step < ATTN_GROUPS ? b->k + (g + step) * ATTN_TOKENS * b->W : b->v;
+        for (int64_t i = 0, R; i < b->n; i += R, ahead = NULL) {
+            R = attn_together(b->n - i);
+            if (R == 6) score(6, 1, b, i, g, ahead);
+            if (R == 4) score(4, 1, b, i, g, ahead);
+            if (R == 3) score(3, 1, b, i, g, ahead);
+            if (R == 2 && step == 2) score(2, 2, b, i, g, ahead);
+            if (R == 2 && step == 1) score(2, 1, b, i, g, ahead);
+            if (R == 1 && step == 2) score(1, 2, b, i, g, ahead);
+            if (R == 1 && step == 1) score(1, 1, b, i, g, ahead);
+        }
+    }
+}
+
+// R rows from `row` on, one stripe of dims; S: quads of tokens with sums of their own.
+FG_INLINE void weigh(const int R, const int S, const struct attn_block *b, int64_t row,
+                     int64_t stripe, const uint8_t *ahead)
+{
+    const uint8_t *v = b->v + stripe * ATTN_STRIPE_BYTES, *p = b->mem->p[row];
+    const int64_t quads = b->groups * ATTN_TOKENS / 4;
+    __m512i acc[24]; // [R][S][high, low][32 dims]
+    FG_UNROLL_FULL
+    for (int i = 0; i < R * S * 4; i++)
+        acc[i] = _mm512_setzero_si512();
+    for (int64_t j = 0; j < quads; j += S, v += 128 * S, p += 4 * S) {
+        if (ahead) attn_ahead(ahead + 128 * j, 2 * S);
+        FG_UNROLL_FULL
+        for (int s = 0; s < S; s++) {
+            const __m512i v0 = _mm512_load_si512(v + 128 * s);
+            const __m512i v1 = _mm512_load_si512(v + 128 * s + 64);
+            FG_UNROLL_FULL
+            for (int r = 0; r < R; r++) {
+                __m512i *a = acc + (r * S + s) * 4;
+                const uint8_t *pr = p + r * 2 * FG_KV_PAGE + 4 * s;
+                const __m512i high = four(pr), low = four(pr + FG_KV_PAGE);
+                dot4(&a[0], high, v0);
+                dot4(&a[1], high, v1);
+                dot4(&a[2], low, v0);
+                dot4(&a[3], low, v1);
+            }
+        }
+    }
+    FG_UNROLL_FULL
+    for (int i = 0; i < R * 2; i++) {
+        const int r = i / 2, half = i % 2;
+        __m512i high = acc[r * S * 4 + half], low = acc[r * S * 4 + 2 + half];
+        FG_UNROLL_FULL
+        for (int s = 1; s < S; s++) {
+            high = _mm512_add_epi32(high, acc[(r * S + s) * 4 + half]);
+            low = _mm512_add_epi32(low, acc[(r * S + s) * 4 + 2 + half]);
+        }
+        __m512i sum = _mm512_add_epi32(_mm512_slli_epi32(high, 8), low);
+        attn_combine16_i32(b, row + r, stripe * ATTN_STRIPE + half * 16, sum);
+    }
+}
+
+static void outputs(struct attn_block *b)
+{
+    const int64_t stripes = b->W / ATTN_STRIPE;
+    for (int64_t d = 0; d < stripes; d++) {
+        const uint8_t *ahead = NULL;
+        if (b->first) {
+            const int64_t next = d + AHEAD_STRIPES - stripes;
+            if (next < 0)
+                ahead = b->v + (d + AHEAD_STRIPES) * ATTN_STRIPE_BYTES;
+            else if (b->next_k && next < stripes)
+                ahead = b->next_k + next * ATTN_STRIPE_BYTES;
+        }
+        for (int64_t i = 0, R; i < b->n; i += R, ahead = NULL) {
+            R = attn_together(b->n - i);
+            if (R == 6) weigh(6, 1, b, i, d, ahead);
+            if (R == 4) weigh(4, 1, b, i, d, ahead);
+            if (R == 3) weigh(3, 1, b, i, d, ahead);
+            if (R == 2) weigh(2, 2, b, i, d, ahead);
+            if (R == 1) weigh(1, 4, b, i, d, ahead);
+        }
+    }
+}
+
+static void attn_tile_fast(const struct fg_attn_acc *acc, const struct fg_kv_head *kv, int64_t tile,
+                           const struct fg_attn_rows *rows, int64_t r0, int64_t r1, void *scratch)
+{
+    static const struct attn_parts parts[] = {
+        [FG_KV_V8] = {fg_attn_scores_f16_avx512, fg_attn_softmax_bytes_avx512, outputs, 12},
+        [FG_KV_KV8] = {scores, fg_attn_softmax_bytes_avx512, outputs, 12},
+    };
+    if (fg_kv_v8(kv->format))
+        fg_attn_walk_avx512(&parts[kv->format], acc, kv, tile, rows, r0, r1, scratch);
+    else
+        fg_attn_tile_avx512(acc, kv, tile, rows, r0, r1, scratch);
+}
+
+void fg_fill_attn_avx512vnni(struct fg_kernels *k)
+{
+    k->attn_tile[1] = attn_tile_fast;
+}
