@@ -8,6 +8,7 @@
 #include "kernels/kernels.h"
 #include "model/graph.h"
 #include "support/scratch.h"
+#include "support/state.h"
 #include <dirent.h>
 #include <math.h>
 #include <setjmp.h>
@@ -101,85 +102,35 @@ static void for_each(bool first_seed, void (*fn)(const struct fixture *f))
 
 static float *floats(int64_t n)
 {
-    float *p = fg_alloc_aligned((uint64_t)n * sizeof *p);
-    assert_non_null(p);
-    return p;
+    return state_floats(n);
 }
 
 static void new_state(struct fg_state *s, const struct fg_config *c, int64_t capacity)
 {
-    int64_t kv = c->n_kv_heads * capacity * c->head_dim;
-    *s = (struct fg_state){.capacity = capacity};
-    s->layers = calloc((size_t)c->n_layers, sizeof *s->layers);
-    assert_non_null(s->layers);
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        struct fg_layer_state *l = &s->layers[i];
-        if (c->is_linear[i]) {
-            l->S = floats(c->n_v_heads * c->k_head_dim * c->v_head_dim);
-            l->conv = floats((c->conv_kernel - 1) * fg_config_conv_channels(c));
-        } else {
-            l->k = floats(kv);
-            l->v = floats(kv);
-        }
-    }
+    state_new(s, c, capacity, FG_KV_F32, false, 1);
 }
 
-static void free_state(struct fg_state *s, const struct fg_config *c)
+static struct fg_workspace *new_workspace(const struct fg_model *m, const struct fg_kernels *kn,
+                                          struct fg_pool *pool, bool fast, int64_t T_max)
 {
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        free(s->layers[i].k);
-        free(s->layers[i].v);
-        free(s->layers[i].S);
-        free(s->layers[i].conv);
-    }
-    free(s->layers);
+    struct fg_error err = {0};
+    struct fg_workspace *ws;
+    const struct fg_workspace_options o = {
+        .kernels = kn, .pool = pool, .fast = fast, .T_max = T_max};
+    check(fg_workspace_new(&ws, m, &o, &err), &err);
+    check(fg_workspace_fit(ws, m, N_TOKENS + 64, &err), &err);
+    return ws;
 }
 
-// dst has the same positions as src, whatever the capacities.
-static void copy_state(struct fg_state *dst, const struct fg_state *src, const struct fg_config *c)
+// Commits T rows; logits of the last n_logits.
+static void run_call(const struct fg_model *m, struct fg_workspace *ws, struct fg_state *state,
+                     const int32_t *ids, int64_t T, float *logits, int64_t n_logits)
 {
-    size_t rows_bytes = (size_t)(src->pos * c->head_dim) * sizeof(float);
-    dst->pos = src->pos;
-    for (int64_t i = 0; i < c->n_layers; i++) {
-        struct fg_layer_state *d = &dst->layers[i], *s = &src->layers[i];
-        if (c->is_linear[i]) {
-            size_t n_S = (size_t)(c->n_v_heads * c->k_head_dim * c->v_head_dim);
-            size_t n_conv = (size_t)((c->conv_kernel - 1) * fg_config_conv_channels(c));
-            memcpy(d->S, s->S, n_S * sizeof(float));
-            memcpy(d->conv, s->conv, n_conv * sizeof(float));
-            continue;
-        }
-        for (int64_t h = 0; h < c->n_kv_heads; h++) {
-            int64_t to = h * dst->capacity * c->head_dim, from = h * src->capacity * c->head_dim;
-            memcpy(d->k + to, s->k + from, rows_bytes);
-            memcpy(d->v + to, s->v + from, rows_bytes);
-        }
-    }
-}
-
-static bool same_state(const struct fg_state *a, const struct fg_state *b,
-                       const struct fg_config *c)
-{
-    // Through a copy, so that unused positions are zero in both and the layout is the same.
-    struct fg_state ca, cb;
-    bool same = a->pos == b->pos;
-    new_state(&ca, c, a->pos);
-    new_state(&cb, c, a->pos);
-    if (same) {
-        copy_state(&ca, a, c);
-        copy_state(&cb, b, c);
-    }
-    size_t kv = (size_t)(c->n_kv_heads * a->pos * c->head_dim) * sizeof(float);
-    size_t n_S = (size_t)(c->n_v_heads * c->k_head_dim * c->v_head_dim) * sizeof(float);
-    size_t n_conv = (size_t)((c->conv_kernel - 1) * fg_config_conv_channels(c)) * sizeof(float);
-    for (int64_t i = 0; i < c->n_layers && same; i++) {
-        const struct fg_layer_state *la = &ca.layers[i], *lb = &cb.layers[i];
-        same = c->is_linear[i] ? !memcmp(la->S, lb->S, n_S) && !memcmp(la->conv, lb->conv, n_conv)
-                               : !memcmp(la->k, lb->k, kv) && !memcmp(la->v, lb->v, kv);
-    }
-    free_state(&ca, c);
-    free_state(&cb, c);
-    return same;
+    struct fg_error err = {0};
+    const struct fg_span span = {state, T};
+    const struct fg_call call = {
+        .ids = ids, .spans = &span, .n_spans = 1, .T = T, .n_out = n_logits, .logits = logits};
+    check(fg_forward(m, ws, &call, &err), &err);
 }
 
 // ---- runs
@@ -225,7 +176,7 @@ static void forward(const struct fixture *f, const struct run *r, struct fg_stat
     struct fg_pool *pool;
     struct fg_workspace *ws;
     check(fg_pool_new(&pool, r->threads, &err), &err);
-    check(fg_workspace_new(&ws, f->model, r->kernels, pool, r->fast, T_MAX, &err), &err);
+    ws = new_workspace(f->model, r->kernels, pool, r->fast, T_MAX);
     for (int i = 0; state->pos < end; i++) {
         int64_t T = r->cut->rows[i % 8];
         if (T == 0) {
@@ -234,7 +185,7 @@ static void forward(const struct fixture *f, const struct run *r, struct fg_stat
         }
         if (T > end - state->pos) T = end - state->pos;
         int64_t pos = state->pos;
-        fg_forward(f->model, state, ws, f->ids + pos, T, logits + pos * f->model->config.vocab, T);
+        run_call(f->model, ws, state, f->ids + pos, T, logits + pos * f->model->config.vocab, T);
         assert_int_equal(state->pos, pos + T);
     }
     fg_workspace_free(ws);
@@ -287,7 +238,7 @@ static void compare_with_reference(const struct fixture *f)
     }
     print_message("%s: relative L2 at most %.2g\n", strrchr(f->dir, '/') + 1, worst);
     free(logits);
-    free_state(&state, &f->model->config);
+    state_free(&state, &f->model->config);
 }
 
 static void test_reference(void **unused)
@@ -312,11 +263,11 @@ static void expect_same(const struct fixture *f, const struct run *r, const floa
                      f->dir, r->kernels->isa, r->threads, r->cut->name, r->fast ? ", fast" : "",
                      (long long)t, row_error(logits + t * V, want + t * V, V));
     }
-    if (!same_state(&state, want_state, &f->model->config))
+    if (!state_same(&state, want_state, &f->model->config))
         fail_msg("%s, %s, %d threads, calls of %s rows%s: the state has other bits", f->dir,
                  r->kernels->isa, r->threads, r->cut->name, r->fast ? ", fast" : "");
     free(logits);
-    free_state(&state, &f->model->config);
+    state_free(&state, &f->model->config);
 }
 
 static void compare_bits(const struct fixture *f)
@@ -345,7 +296,7 @@ static void compare_bits(const struct fixture *f)
             expect_same(f, &r, logits, &state);
         }
         free(logits);
-        free_state(&state, &f->model->config);
+        state_free(&state, &f->model->config);
     }
 }
 
@@ -369,15 +320,15 @@ static void continue_from_copy(const struct fixture *f)
     float *want = new_logits(f), *got = new_logits(f);
     forward(f, &r, &whole, N_TOKENS, want);
     forward(f, &r, &half, 301, got);
-    copy_state(&copy, &half, c);
+    state_copy(&copy, &half, c);
     forward(f, &r, &copy, N_TOKENS, got);
     assert_memory_equal(got, want, (size_t)(N_TOKENS * c->vocab) * sizeof *want);
-    assert_true(same_state(&copy, &whole, c));
+    assert_true(state_same(&copy, &whole, c));
     free(want);
     free(got);
-    free_state(&whole, c);
-    free_state(&half, c);
-    free_state(&copy, c);
+    state_free(&whole, c);
+    state_free(&half, c);
+    state_free(&copy, c);
 }
 
 static void test_continue(void **unused)
@@ -398,19 +349,19 @@ static void ask_for_fewer(const struct fixture *f)
     new_state(&all, c, T);
     new_state(&few, c, T);
     check(fg_pool_new(&pool, 1, &err), &err);
-    check(fg_workspace_new(&ws, f->model, best_kernels(), pool, false, T, &err), &err);
+    ws = new_workspace(f->model, best_kernels(), pool, false, T);
     float *want = floats(T * V), *got = floats(3 * V);
-    fg_forward(f->model, &all, ws, f->ids, T, want, T);
-    fg_forward(f->model, &few, ws, f->ids, 30, NULL, 0);
-    fg_forward(f->model, &few, ws, f->ids + 30, T - 30, got, 3);
+    run_call(f->model, ws, &all, f->ids, T, want, T);
+    run_call(f->model, ws, &few, f->ids, 30, NULL, 0);
+    run_call(f->model, ws, &few, f->ids + 30, T - 30, got, 3);
     assert_memory_equal(got, want + (T - 3) * V, (size_t)(3 * V) * sizeof *want);
-    assert_true(same_state(&few, &all, c));
+    assert_true(state_same(&few, &all, c));
     free(want);
     free(got);
     fg_workspace_free(ws);
     fg_pool_free(pool);
-    free_state(&all, c);
-    free_state(&few, c);
+    state_free(&all, c);
+    state_free(&few, c);
 }
 
 static void test_fewer_logits(void **unused)
@@ -439,8 +390,8 @@ static void compare_fast(const struct fixture *f)
         fail_msg("%s: fast against exact, mean relative L2 %.3g", f->dir, sum / N_TOKENS);
     free(exact);
     free(fast);
-    free_state(&exact_state, c);
-    free_state(&fast_state, c);
+    state_free(&exact_state, c);
+    state_free(&fast_state, c);
 }
 
 static void test_fast_mode(void **unused)
@@ -510,16 +461,16 @@ static void test_taps(void **unused)
 
     new_state(&state, &f.model->config, N);
     check(fg_pool_new(&pool, 1, &err), &err);
-    check(fg_workspace_new(&ws, f.model, best_kernels(), pool, false, 33, &err), &err);
+    ws = new_workspace(f.model, best_kernels(), pool, false, 33);
     fg_workspace_set_tap(ws, compare_tap, &taps);
     float *logits = floats(33 * f.model->config.vocab);
-    fg_forward(f.model, &state, ws, f.ids, 33, logits, 33);
-    fg_forward(f.model, &state, ws, f.ids + 33, N - 33, logits, N - 33);
+    run_call(f.model, ws, &state, f.ids, 33, logits, 33);
+    run_call(f.model, ws, &state, f.ids + 33, N - 33, logits, N - 33);
     assert_int_equal(taps.seen, (fg_checkpoint_count(taps.golden) - 1) * (uint64_t)taps.n_rows);
     free(logits);
     fg_workspace_free(ws);
     fg_pool_free(pool);
-    free_state(&state, &f.model->config);
+    state_free(&state, &f.model->config);
     fg_checkpoint_close(taps.golden);
     close_fixture(&f);
 }
@@ -559,7 +510,7 @@ static void test_mrope_section(void **unused)
     forward(&f, &r, &state, N_TOKENS, logits);
     expect_same(&permuted, &r, logits, &state);
     free(logits);
-    free_state(&state, &f.model->config);
+    state_free(&state, &f.model->config);
     fg_model_close(permuted.model);
     close_fixture(&f);
     scratch_close(&s);
