@@ -56,7 +56,8 @@ struct way {
     enum forge_numerics numerics;
     const char *isa; // NULL: the best
     int threads;
-    int64_t rows; // per call
+    int64_t rows;   // per call
+    const char *kv; // NULL: the default
 };
 
 // Logits of all tokens, [n][vocab]; free them. best (may be NULL): ids of the likeliest.
@@ -69,11 +70,13 @@ static float *logits_of(const struct golden *g, const char *model, struct way w,
                                            .threads = w.threads,
                                            .isa = w.isa,
                                            .numerics = w.numerics,
+                                           .kv_cache_dtype = w.kv,
                                            .model_only = true};
-    const struct forge_session_options so = {.capacity = g->n, .rows = w.rows};
     float *logits = malloc((size_t)(g->n * g->vocab) * sizeof *logits);
     assert_non_null(logits);
     check(forge_engine_open(&e, &o, &err), &err);
+    const struct forge_session_options so = {.capacity = forge_context_for(e, g->n),
+                                             .rows = w.rows};
     check(forge_session_new(&s, e, &so, &err), &err);
     check(forge_session_run(s, g->tokens.data, g->n, logits, g->n, NULL, NULL, &err), &err);
     if (best) {
@@ -108,7 +111,7 @@ static void test_exact_logits_are_the_reference(void **state)
         open_golden(&g, exports[i]);
         int32_t *best = malloc((size_t)g.n * sizeof *best);
         assert_non_null(best);
-        float *got = logits_of(&g, g.dir, (struct way){FORGE_EXACT, NULL, 2, 64}, best);
+        float *got = logits_of(&g, g.dir, (struct way){FORGE_EXACT, NULL, 2, 64, NULL}, best);
         const float *want = g.logits.data;
         for (int64_t t = 0; t < g.n; t++) {
             double d = 0, norm = 0;
@@ -138,10 +141,10 @@ static void test_same_bits_in_every_way(void **state)
             open_golden(&g, exports[i]);
             enum forge_numerics numerics = fast ? FORGE_FAST : FORGE_EXACT;
             size_t bytes = (size_t)(g.n * g.vocab) * sizeof(float);
-            float *first = logits_of(&g, g.dir, (struct way){numerics, "ref", 1, 64}, NULL);
+            float *first = logits_of(&g, g.dir, (struct way){numerics, "ref", 1, 64, NULL}, NULL);
             for (int level = 0; level < forge_isa_count(); level++) {
                 for (int r = level % 5; r < level % 5 + 2; r++) {
-                    struct way w = {numerics, forge_isa_name(level), 1 + r % 3, rows[r % 5]};
+                    struct way w = {numerics, forge_isa_name(level), 1 + r % 3, rows[r % 5], NULL};
                     float *again = logits_of(&g, g.dir, w, NULL);
                     if (memcmp(first, again, bytes) != 0)
                         fail_msg("%s, %s, %d threads, %lld rows: other bits", exports[i], w.isa,
@@ -170,8 +173,8 @@ static void test_fast_is_near_exact(void **state)
     for (size_t i = 0; i < sizeof exports / sizeof exports[0]; i++) {
         struct golden g;
         open_golden(&g, exports[i]);
-        float *exact = logits_of(&g, g.dir, (struct way){FORGE_EXACT, NULL, 1, 64}, NULL);
-        float *fast = logits_of(&g, g.dir, (struct way){FORGE_FAST, NULL, 1, 64}, NULL);
+        float *exact = logits_of(&g, g.dir, (struct way){FORGE_EXACT, NULL, 1, 64, NULL}, NULL);
+        float *fast = logits_of(&g, g.dir, (struct way){FORGE_FAST, NULL, 1, 64, NULL}, NULL);
         double *p = malloc((size_t)g.vocab * 2 * sizeof *p), kl = 0;
         assert_non_null(p);
         assert_true(memcmp(exact, fast, (size_t)(g.n * g.vocab) * sizeof *fast) != 0);
@@ -201,7 +204,8 @@ static void test_packages_give_the_same(void **state)
         check(fg_convert(&r, g.dir, scratch.dir, &o, &err), &err);
         size_t bytes = (size_t)(g.n * g.vocab) * sizeof(float);
         for (int fast = 0; fast < 2; fast++) {
-            struct way w = {fast ? FORGE_FAST : FORGE_EXACT, NULL, 2, 8};
+            // By default a build has its manifest's format, an export that of the numerics.
+            struct way w = {fast ? FORGE_FAST : FORGE_EXACT, NULL, 2, 8, fast ? "kv8" : "f32"};
             float *of_export = logits_of(&g, g.dir, w, NULL);
             float *of_bundle = logits_of(&g, r.dir, w, NULL);
             float *of_build = logits_of(&g, r.build, w, NULL);

@@ -46,14 +46,23 @@ has "$TMP/again.json" '"baseline_ratio":'
 [ "$(wc -l < "$TMP/csv")" = 3 ]
 has "$TMP/csv" 'name,rows,ctx,' 'prefill,100,0,100,2,'
 "$FORGE" bench decode --bundle "$bundle" "${quick[@]}" --ctx 0,100 --tokens 3 --json > "$TMP/decode.json" 2> /dev/null
-has "$TMP/decode.json" '"ctx": 100' '"tokens_per_second":'
+has "$TMP/decode.json" '"ctx": 100' '"tokens_per_second":' '"history": "made up"' '"kv_cache_dtype": "kv8"'
+"$FORGE" bench decode --bundle "$bundle" "${quick[@]}" --ctx 100,20 --tokens 3 --history prompt --kv-cache-dtype fp16 > "$TMP/table" 2> /dev/null
+has "$TMP/table" 'keys and values in fp16; positions before what is timed: from a prompt'
+"$FORGE" bench prefill --bundle "$bundle" "${quick[@]}" --ctx 10 --at 300 --csv > "$TMP/csv" 2> /dev/null
+has "$TMP/csv" 'prefill,10,300,10,2,'
+"$FORGE" bench memory --bundle "$bundle" --quick --json > "$TMP/memory.json" 2> /dev/null
+has "$TMP/memory.json" '"contexts": [{"ctx": 256, "table_bytes": ' '{"ctx": 512, ' '{"ctx": 1024, ' '"difference": '
+"$FORGE" bench memory --bundle "$bundle" --quick --ctx 300 > "$TMP/table" 2> /dev/null
+has "$TMP/table" 'measured' '      512 '
 "$FORGE" bench load --bundle "$bundle" "${quick[@]}" --json > "$TMP/load.json" 2> /dev/null
 has "$TMP/load.json" '"name": "load"'
 "$FORGE" bench --contention --bundle "$bundle" "${quick[@]}" --tokens 2 --json > "$TMP/contention.json" 2> /dev/null
 has "$TMP/contention.json" '"kept_share":' '"command": "contention"'
 "$FORGE" bench kernels --quick --runs 1 --warmup 0 --json > "$TMP/kernels.json" 2> /dev/null
 has "$TMP/kernels.json" '"name": "p6"' '"name": "p4x2"' '"name": "p4"' '"name": "i8"' '"name": "rotate"' '"name": "quantize"' \
-    '"name": "attention"' '"name": "deltanet"' '"name": "bf16"'
+    '"name": "attention kv8"' '"name": "attention kv8 exact"' '"name": "attention v8"' '"name": "attention fp16"' \
+    '"name": "deltanet"' '"name": "deltanet tried"' '"name": "bf16"'
 
 # What can go wrong.
 fails 2 'a model' "$FORGE" bench
@@ -64,6 +73,7 @@ for list in 0 '' 1,,2 a 1,x 5000 1,; do
     fails 2 '--rows' "$FORGE" bench rows --bundle "$bundle" --rows "$list"
 done
 fails 2 'command' "$FORGE" bench decode --bundle "$bundle" "${quick[@]}" --tokens 1 --baseline "$TMP/rows.json"
+fails 2 '--kv-cache-dtype' "$FORGE" bench decode --bundle "$bundle" "${quick[@]}" --kv-cache-dtype kv4
 fails 2 'positions' "$FORGE" bench decode --bundle "$bundle" "${quick[@]}" --ctx 1M
 fails 2 'none' "$FORGE" bench --bundle "$TMP/none"
 truncate -s 64T "$TMP/huge.gguf" 2> /dev/null || truncate -s 15T "$TMP/huge.gguf"

@@ -197,7 +197,7 @@ static void test_json_success(void **state)
     expect_keys(&d, "name options commands");
     fg_json_close(&d);
     d = expect_json(forge_run(NULL, "doctor", "--json", "--no-measure", "--model", CHAT, NULL), 0);
-    expect_keys(&d, "version platform cpu memory disk gpu mpi libraries environment model "
+    expect_keys(&d, "version platform cpu memory disk gpu mpi libraries environment bundle model "
                     "findings");
     fg_json_close(&d);
     d = expect_json(forge_run(NULL, "inspect", BARE, "--json", NULL), 0);
@@ -356,10 +356,103 @@ static void test_prompts(void **state)
     r = forge_run(NULL, "generate", "-q", "-m", CHAT, "-p", "x", "--ctx", "128K", "-n", "1", NULL);
     assert_int_equal(r.code, 0);
     run_free(&r);
-    r = forge_run(NULL, "generate", "-q", "-m", CHAT, "-p", "x", "--ctx", "129K", "-n", "1", NULL);
-    assert_int_equal(r.code, 2);
-    assert_non_null(strstr(r.err, "the model's maximum"));
+    expect_error(
+        forge_run(NULL, "generate", "-q", "-m", CHAT, "-p", "x", "--ctx", "129K", "-n", "1", NULL),
+        2, "field --ctx: expected 1 to 131072, the model's maximum");
+    // The way out, where there is one.
+    char words[600] = "";
+    for (int i = 0; i < 100; i++)
+        memcpy(words + 5 * i, "word ", 6);
+    expect_error(forge_run(NULL, "generate", "-q", "-m", CHAT, "-p", words, "--ctx", "8", NULL), 2,
+                 "hint: --ctx ");
+}
+
+static void test_kv_cache(void **state)
+{
+    (void)state;
+    static const char *const formats[] = {"auto", "fp16", "v8", "kv8", "f32"};
+    char path[512];
+    snprintf(path, sizeof path, "%s", scratch_path(&scratch, "kv.npy"));
+    for (size_t i = 0; i < sizeof formats / sizeof formats[0]; i++) {
+        struct fg_json d = expect_json(forge_run(NULL, "eval", "logits", "-m", BARE, "--tokens",
+                                                 "1,2,3", "--out", path, "--kv-cache-dtype",
+                                                 formats[i], "--ctx", "64", "--json", NULL),
+                                       0);
+        assert_string_equal(json_object_get_string(member(d.root, "kv_cache_dtype")),
+                            i ? formats[i] : "f32"); // of exact numerics
+        fg_json_close(&d);
+        expect_ok(forge_run(NULL, "generate", "-q", "-m", CHAT, "-p", "x", "-n", "2",
+                            "--kv-cache-dtype", formats[i], NULL),
+                  NULL);
+    }
+    expect_error(
+        forge_run(NULL, "generate", "-m", CHAT, "-p", "x", "--kv-cache-dtype", "kv4", NULL), 2,
+        "field --kv-cache-dtype: expected auto, fp16, v8, kv8 or f32, found kv4");
+    expect_error(forge_run(NULL, "eval", "logits", "-m", BARE, "--tokens", "1,2,3", "--out", path,
+                           "--ctx", "2", NULL),
+                 2, "context of 2");
+}
+
+static void test_doctor_contexts(void **state)
+{
+    (void)state;
+    struct run_result r = forge_run(NULL, "doctor", "--no-measure", "--model", CHAT, "--ctx", "40K",
+                                    "--kv-cache-dtype", "v8", NULL);
+    if (r.code) show(&r);
+    assert_int_equal(r.code, 0);
+    assert_non_null(strstr(r.out, "memory by context, keys and values in v8"));
+    assert_non_null(strstr(r.out, "context 40960: "));
+    assert_null(strstr(r.out, "context 65536: "));
     run_free(&r);
+    struct fg_json d =
+        expect_json(forge_run(NULL, "doctor", "--json", "--no-measure", "--model", CHAT, NULL), 0);
+    struct json_object *model = member(d.root, "model"), *contexts = member(model, "contexts");
+    assert_int_equal(json_object_array_length(contexts), 6); // 8K to 128K
+    for (size_t i = 0; i < 6; i++) {
+        struct json_object *c = json_object_array_get_idx(contexts, i);
+        int64_t total = json_object_get_int64(member(model, "weight_bytes")) +
+                        json_object_get_int64(member(model, "state_bytes")) +
+                        json_object_get_int64(member(c, "kv_bytes")) +
+                        json_object_get_int64(member(c, "scratch_bytes"));
+        assert_int_equal(json_object_get_int64(member(c, "bytes")), total);
+        assert_int_equal(json_object_get_int64(member(c, "kv_bytes")),
+                         json_object_get_int64(member(c, "positions")) *
+                             json_object_get_int64(member(model, "kv_bytes_per_position")));
+    }
+    fg_json_close(&d);
+    expect_error(forge_run(NULL, "doctor", "--ctx", "8K", NULL), 2, "field --ctx");
+    expect_error(forge_run(NULL, "doctor", "--model", CHAT, "--ctx", "129K", NULL), 2,
+                 "field --ctx: expected 1 to 131072");
+    expect_error(forge_run(NULL, "doctor", "--model", CHAT, "--bundle", CHAT, NULL), 2,
+                 "found both");
+}
+
+// Of a build only entries, and only what it offers; said before its weights are read.
+static void test_build_contexts(void **state)
+{
+    (void)state;
+    char out[512], bundle[640];
+    snprintf(out, sizeof out, "%s", scratch_path(&scratch, "converted"));
+    snprintf(bundle, sizeof bundle, "%s/hybrid", out);
+    expect_ok(forge_run(NULL, "convert", "-q", "--export", FORGE_GOLDEN_DIR "/exports/hybrid",
+                        "--output", out, "--ctx", "256,1024", "--kv-cache-dtype", "fp16", NULL),
+              NULL);
+    expect_error(forge_run(NULL, "eval", "logits", "-m", bundle, "--tokens", "1", "--out", out,
+                           "--ctx", "512", NULL),
+                 2, "field --ctx: expected 256, 1024, found 512");
+    expect_error(forge_run(NULL, "eval", "logits", "-m", bundle, "--tokens", "1", "--out", out,
+                           "--kv-cache-dtype", "kv8", NULL),
+                 2, "field --kv-cache-dtype: expected auto, fp16, f32, found kv8");
+    expect_error(forge_run(NULL, "doctor", "--bundle", bundle, "--ctx", "300", NULL), 2,
+                 "field --ctx: expected 256, 1024, found 300");
+    struct fg_json d = expect_json(
+        forge_run(NULL, "doctor", "--json", "--no-measure", "--bundle", bundle, NULL), 0);
+    struct json_object *b = member(d.root, "bundle"), *model = member(d.root, "model");
+    assert_int_equal(json_object_array_length(member(b, "contexts")), 2);
+    assert_int_equal(json_object_array_length(member(b, "kv_cache_dtypes")), 1);
+    assert_int_equal(json_object_array_length(member(model, "contexts")), 2);
+    assert_string_equal(json_object_get_string(member(model, "kv_cache_dtype")), "fp16");
+    fg_json_close(&d);
 }
 
 // ---- what commands print
@@ -648,27 +741,18 @@ static int group_teardown(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_usage_errors),
-        cmocka_unit_test(test_help_everywhere),
-        cmocka_unit_test(test_quick_start),
-        cmocka_unit_test(test_json_success),
-        cmocka_unit_test(test_json_failure),
-        cmocka_unit_test(test_environment),
-        cmocka_unit_test(test_secrets),
-        cmocka_unit_test(test_strict_doctor),
-        cmocka_unit_test(test_files),
-        cmocka_unit_test(test_prompts),
-        cmocka_unit_test(test_generate),
-        cmocka_unit_test(test_reasoning_apart),
-        cmocka_unit_test(test_tokenize),
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_inspect_text),
-        cmocka_unit_test(test_closed_pipe),
-        cmocka_unit_test(test_visible),
-        cmocka_unit_test(test_lost_output),
-        cmocka_unit_test(test_refused_jobs),
-        cmocka_unit_test(test_file_size_limit),
-        cmocka_unit_test(test_files_in_disguise),
+        cmocka_unit_test(test_usage_errors),    cmocka_unit_test(test_help_everywhere),
+        cmocka_unit_test(test_quick_start),     cmocka_unit_test(test_json_success),
+        cmocka_unit_test(test_json_failure),    cmocka_unit_test(test_environment),
+        cmocka_unit_test(test_secrets),         cmocka_unit_test(test_strict_doctor),
+        cmocka_unit_test(test_files),           cmocka_unit_test(test_prompts),
+        cmocka_unit_test(test_kv_cache),        cmocka_unit_test(test_doctor_contexts),
+        cmocka_unit_test(test_build_contexts),  cmocka_unit_test(test_generate),
+        cmocka_unit_test(test_reasoning_apart), cmocka_unit_test(test_tokenize),
+        cmocka_unit_test(test_logits),          cmocka_unit_test(test_inspect_text),
+        cmocka_unit_test(test_closed_pipe),     cmocka_unit_test(test_visible),
+        cmocka_unit_test(test_lost_output),     cmocka_unit_test(test_refused_jobs),
+        cmocka_unit_test(test_file_size_limit), cmocka_unit_test(test_files_in_disguise),
     };
     return cmocka_run_group_tests(tests, group_setup, group_teardown);
 }

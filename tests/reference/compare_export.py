@@ -179,7 +179,7 @@ class Forge:
         out = os.path.join(self.scratch, "logits.npy")
         command = [self.binary, "eval", "logits", "--model", model, "--tokens",
                    ",".join(map(str, tokens)), "--out", out, "--numerics", numerics,
-                   "--rows", str(rows)]
+                   "--rows", str(rows), "--kv-cache-dtype", "f32"]
         if threads:
             command += ["--threads", str(threads)]
         env = dict(os.environ, FORGE_STATE=self.scratch, **({"FORGE_ISA": isa} if isa else {}))
