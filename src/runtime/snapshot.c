@@ -299,7 +299,7 @@ int fg_snapshot_not_valid(struct fg_error *err)
 int fg_snapshot_detach(struct fg_snapshot *snap, int64_t row, struct fg_error *err)
 {
     if (snap->lost) return fg_snapshot_not_valid(err);
-    if (keep_pages(snap, row > 0 ? row : 0)) return 0;
+    if (row >= snap->pos || keep_pages(snap, row > 0 ? row : 0)) return 0;
     return fg_fail_memory(err, "snapshot",
                           (uint64_t)snap->n_pages * fg_kv_position_bytes(&snap->kind.shape) *
                               FG_KV_PAGE);
