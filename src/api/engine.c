@@ -10,7 +10,6 @@
 #include "model/import.h"
 #include "runtime/compile.h"
 #include "runtime/compile_text.h"
-#include "runtime/kv.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -353,14 +352,6 @@ void forge_engine_close(struct forge_engine *e)
     free(e);
 }
 
-static uint64_t kv_position_bytes(const struct forge_engine *e)
-{
-    const struct fg_config *c = &e->model->config;
-    const struct fg_kv_shape shape = {
-        .n_layers = c->n_full, .n_heads = c->n_kv_heads, .D = c->head_dim, .format = e->kv};
-    return c->n_full ? fg_kv_position_bytes(&shape) : 0;
-}
-
 void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *out)
 {
     if (!e->model) {
@@ -397,7 +388,7 @@ void forge_engine_info(const struct forge_engine *e, struct forge_engine_info *o
         .ctx = e->context.entry,
         .kv_cache_dtype = fg_kv_format_name(e->kv),
         .kv_rotated = e->contexts.rotated[e->kv],
-        .kv_bytes_per_position = kv_position_bytes(e),
+        .kv_bytes_per_position = fg_budget_kv_position(c, e->kv),
         .state_bytes = 2 * (fg_config_state_bytes(c) + fg_config_conv_bytes(c)),
         .taps = e->taps,
         .n_taps = e->n_taps,

@@ -9,6 +9,7 @@
 #include "format/gguf.h"
 #include "format/safetensors.h"
 #include "model/config.h"
+#include "runtime/budget.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,9 +130,14 @@ void fg_inspect_config(const struct fg_config *c)
         printf("deltanet     %" PRId64 " key heads of %" PRId64 ", %" PRId64
                " value heads of %" PRId64 ", kernel %" PRId64 "\n",
                c->n_k_heads, c->k_head_dim, c->n_v_heads, c->v_head_dim, c->conv_kernel);
-    printf("session      %s of state, %s per position\n",
-           fg_format_bytes(state, sizeof state, fg_config_state_bytes(c) + fg_config_conv_bytes(c)),
-           fg_format_bytes(kv, sizeof kv, fg_config_kv_bytes_per_position(c)));
+    printf(
+        "session      %s of state, per position",
+        fg_format_bytes(state, sizeof state, fg_config_state_bytes(c) + fg_config_conv_bytes(c)));
+    for (int f = 0; f < FG_KV_N_ALL; f++)
+        printf("%s %s in %s", f ? "," : "",
+               fg_format_bytes(kv, sizeof kv, fg_budget_kv_position(c, (enum fg_kv_format)f)),
+               fg_kv_format_name((enum fg_kv_format)f));
+    putchar('\n');
 }
 
 static void print_config(const struct inspect *in)
@@ -278,7 +284,12 @@ void fg_inspect_config_json(struct fg_jwrite *w, const struct fg_config *c)
     fg_jwrite_str(w, "rotary_type", c->rope_type);
     fg_jwrite_bool(w, "tied_head", c->tied);
     fg_jwrite_uint(w, "state_bytes", fg_config_state_bytes(c) + fg_config_conv_bytes(c));
-    fg_jwrite_uint(w, "kv_bytes_per_position", fg_config_kv_bytes_per_position(c));
+    fg_jwrite_uint(w, "kv_bytes_per_position", fg_budget_kv_position(c, FG_KV_F32));
+    fg_jwrite_object(w, "kv_bytes_per_position_by_dtype");
+    for (int f = 0; f < FG_KV_N_ALL; f++)
+        fg_jwrite_uint(w, fg_kv_format_name((enum fg_kv_format)f),
+                       fg_budget_kv_position(c, (enum fg_kv_format)f));
+    fg_jwrite_end_object(w);
     fg_jwrite_end_object(w);
 }
 

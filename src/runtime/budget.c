@@ -105,11 +105,16 @@ static uint64_t tried_row_bytes(const struct fg_config *c)
     return (uint64_t)c->n_linear * (uint64_t)floats * sizeof(float);
 }
 
+uint64_t fg_budget_kv_position(const struct fg_config *c, enum fg_kv_format kv)
+{
+    const struct fg_kv_shape shape = {
+        .n_layers = c->n_full, .n_heads = c->n_kv_heads, .D = c->head_dim, .format = kv};
+    return c->n_full ? fg_kv_position_bytes(&shape) : 0;
+}
+
 void fg_budget_make(struct fg_budget *b, const struct fg_config *c,
                     const struct fg_budget_options *o)
 {
-    const struct fg_kv_shape shape = {
-        .n_layers = c->n_full, .n_heads = c->n_kv_heads, .D = c->head_dim, .format = o->kv};
     const uint64_t verify = (uint64_t)(o->verify_rows ? o->verify_rows : FG_SESSION_VERIFY);
     struct fg_machine m;
     fg_machine_probe(&m);
@@ -118,7 +123,7 @@ void fg_budget_make(struct fg_budget *b, const struct fg_config *c,
         .states = plus(times(2, fg_config_state_bytes(c) + fg_config_conv_bytes(c)),
                        times(2 * verify, tried_row_bytes(c))),
         .reserve = FG_BUDGET_RESERVE,
-        .kv_position = c->n_full ? fg_kv_position_bytes(&shape) : 0,
+        .kv_position = fg_budget_kv_position(c, o->kv),
         .kv = o->kv,
         .n_entries = o->n_entries,
     };

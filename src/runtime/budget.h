@@ -69,6 +69,8 @@ int fg_budget_check(const struct fg_budget *b, const char *what, bool allow_pagi
 // 40.0 MiB = 10.4 GiB: fits" into out; returns out.
 char *fg_budget_line(const struct fg_budget *b, int entry, char *out, size_t cap);
 
+// Bytes of keys and values of one position, over all layers.
+uint64_t fg_budget_kv_position(const struct fg_config *cfg, enum fg_kv_format kv);
 // Buffers of a forward pass (model/graph.h) of up to `rows` rows over `capacity` positions.
 uint64_t fg_budget_workspace_bytes(const struct fg_config *cfg, const struct fg_budget_options *o,
                                    int64_t capacity);
