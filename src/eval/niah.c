@@ -84,17 +84,23 @@ static int prompt_of(struct prompt *p, const struct fg_niah *job, const struct f
     return rc;
 }
 
-// The prompt with the most sentences that has at most `tokens`.
+// Tokens that a prompt leaves free: for the reply, and for the answer that is tried.
+static int64_t room(const struct fg_niah *job)
+{
+    return job->reply_max > ANSWER_MAX ? job->reply_max : ANSWER_MAX;
+}
+
+// The prompt with the most sentences that leaves room in `length`.
 static int prompt_fit(struct prompt *p, const struct fg_niah *job, const struct fg_haystack *h,
                       int64_t length, int depth, struct fg_error *err)
 {
-    int64_t tokens = length - job->reply_max, fits = 0, too_many = tokens;
+    int64_t tokens = length - room(job), fits = 0, too_many = tokens;
     int rc = prompt_of(p, job, h, 0, depth, err);
     if (rc) return rc;
     if ((int64_t)p->n > tokens) {
         char expected[48];
         snprintf(expected, sizeof expected, "at least %lld tokens",
-                 (long long)p->n + (long long)job->reply_max);
+                 (long long)p->n + (long long)room(job));
         prompt_free(p);
         return fg_fail(err, FG_EINPUT, "needle", NULL, "length", expected, "%lld",
                        (long long)length);
@@ -150,8 +156,8 @@ static int on_token(void *ctx, int32_t id, const char *text, size_t n, const flo
     struct run *r = ctx;
     (void)id;
     (void)logits;
-    size_t room = FG_NIAH_REPLY - 1 - r->reply_len;
-    if (n > room) n = room;
+    size_t left = FG_NIAH_REPLY - 1 - r->reply_len;
+    if (n > left) n = left;
     if (n) memcpy(r->at_work->reply + r->reply_len, text, n);
     r->reply_len += n;
     return on_prompt(r, r->case_tokens, r->case_tokens);
