@@ -20,6 +20,8 @@ int fg_cli_eval_list(const char *text, const char *field, int64_t min, int64_t m
 // fg_eval_identify of --model, which signals stop.
 int fg_cli_eval_identify(const struct fg_cli *cli, struct fg_eval_identity *id,
                          struct fg_error *err);
+// Can the file of --report be written? To be asked before hours of work. Errors as fg_atomic_open.
+int fg_cli_eval_report_check(const struct fg_cli *cli, struct fg_error *err);
 // A report whose last object is still to be ended: into the file of --report, and with --json to
 // stdout. Frees w.
 int fg_cli_eval_report(const struct fg_cli *cli, struct fg_jwrite *w, struct fg_error *err);

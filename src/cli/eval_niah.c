@@ -173,6 +173,7 @@ static int run_niah(struct fg_cli *cli, struct fg_error *err)
 {
     struct niah n = {.cli = cli};
     int rc = take_lists(&n, err);
+    if (rc == 0) rc = fg_cli_eval_report_check(cli, err);
     if (rc) return rc;
     fg_signals_catch();
     rc = fg_cli_engine(cli, FG_CLI_ALL, &n.engine, err);

@@ -67,23 +67,22 @@ static bool take_word(struct fg_eval_side *side, const char *word, const char **
 // The reference: this side, but for what --against says. *numerics is NULL where it is the same.
 static int take_against(struct ppl *p, const char **numerics, struct fg_error *err)
 {
-    char words[128], shown[128], *rest = NULL;
     const char *given = fg_args_text(&p->cli->args, "against");
+    bool known = true;
     *numerics = NULL;
     p->against = p->side;
-    if (!given) return 0;
-    if (strlen(given) < sizeof words) {
-        snprintf(words, sizeof words, "%s", given);
-        bool known = words[0] != '\0';
-        for (char *w = strtok_r(words, ",", &rest); w && known; w = strtok_r(NULL, ",", &rest))
-            known = take_word(&p->against, w, numerics);
-        if (known) {
-            p->against.session.plain_kv |= p->against.session.attention != FORGE_ATTENTION_STORED;
-            if (*numerics && strcmp(*numerics, fg_args_text(&p->cli->args, "numerics")) == 0)
-                *numerics = NULL;
-            return 0;
-        }
+    for (const char *at = given; at && known; at = *at ? at + 1 : NULL) {
+        size_t n = strcspn(at, ",");
+        char word[16];
+        snprintf(word, sizeof word, "%.*s", (int)(n < sizeof word ? n : sizeof word - 1), at);
+        known = take_word(&p->against, word, numerics);
+        at += n;
     }
+    p->against.session.plain_kv |= p->against.session.attention != FORGE_ATTENTION_STORED;
+    if (*numerics && strcmp(*numerics, fg_args_text(&p->cli->args, "numerics")) == 0)
+        *numerics = NULL;
+    if (known) return 0;
+    char shown[128];
     fg_escape(shown, sizeof shown, given, strlen(given));
     return fg_fail(err, FG_EINPUT, "option", NULL, "--against", "words among " SIDE_WORDS, "%s",
                    shown);
@@ -281,6 +280,7 @@ static int run_ppl(struct fg_cli *cli, struct fg_error *err)
     set_attention(&p.side, fg_args_text(&cli->args, "attention"));
     int rc = check_options(&p, err);
     if (rc == 0) rc = take_against(&p, &numerics, err);
+    if (rc == 0) rc = fg_cli_eval_report_check(cli, err);
     if (rc) return rc;
     fg_signals_catch();
     rc = open_engines(&p, numerics, err);

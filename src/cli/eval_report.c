@@ -53,6 +53,15 @@ int fg_cli_eval_identify(const struct fg_cli *cli, struct fg_eval_identity *id,
     return fg_eval_identify(id, fg_args_text(&cli->args, "model"), stop, NULL, err);
 }
 
+int fg_cli_eval_report_check(const struct fg_cli *cli, struct fg_error *err)
+{
+    const char *path = fg_args_text(&cli->args, "report");
+    struct fg_atomic f = {0};
+    int rc = path ? fg_atomic_open(&f, path, err) : 0;
+    fg_atomic_abort(&f);
+    return rc;
+}
+
 int fg_cli_eval_report(const struct fg_cli *cli, struct fg_jwrite *w, struct fg_error *err)
 {
     const char *path = fg_args_text(&cli->args, "report");
