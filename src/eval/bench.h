@@ -124,7 +124,7 @@ struct fg_bench_asked {
 // What that needs, context by context up to the smallest with room for the positions, which *ctx
 // receives; without reading weights. Of files only the size is known. Errors: FG_EINPUT,
 // FG_ERESOURCE.
-int fg_bench_budget(struct fg_budget *b, int64_t *ctx, const struct fg_bench_asked *asked,
+int fg_bench_budget(struct fg_budget *b, int64_t *ctx, const struct fg_bench_asked *o,
                     struct fg_error *err);
 
 // The weights digest that the manifest of a bundle or build declares; "" for everything else.
