@@ -49,13 +49,18 @@ FG_INLINE __m256i evens_first(__m256i x)
     return _mm256_shufflehi_epi16(x, _MM_SHUFFLE(3, 1, 2, 0));
 }
 
+// Two numbers to every 32-bit lane, straight from memory: from a register, gcc goes by way of
+// shuffles, of which there is one a cycle.
+FG_INLINE __m256i broadcast_pair(const int16_t *p)
+{
+    return _mm256_castps_si256(_mm256_broadcast_ss((const float *)p));
+}
+
 // sum + the products of the even and of the odd bytes with the four numbers at p.
 FG_INLINE __m256i add_fours(__m256i sum, __m256i even, __m256i odd, const int16_t *p)
 {
-    int32_t pair[2];
-    memcpy(pair, p, sizeof pair);
-    __m256i x = _mm256_madd_epi16(even, _mm256_set1_epi32(pair[0]));
-    __m256i y = _mm256_madd_epi16(odd, _mm256_set1_epi32(pair[1]));
+    __m256i x = _mm256_madd_epi16(even, broadcast_pair(p));
+    __m256i y = _mm256_madd_epi16(odd, broadcast_pair(p + 2));
     return _mm256_add_epi32(sum, _mm256_add_epi32(x, y));
 }
 
@@ -183,12 +188,7 @@ static void softmax(struct work *w, int r)
     __m256 most = _mm256_set1_ps(-INFINITY);
     for (int t = 0; t < end; t += 8)
         most = _mm256_max_ps(_mm256_load_ps(e + t), most); // NaN in e leaves `most`
-    float m = max_lane(most);
-    for (int t = 0; m == 0.0f; t++) { // of zeros of both signs the first counts
-        if (e[t] != 0.0f) continue;
-        m = e[t];
-        break;
-    }
+    const float m = max_lane(most);
 
     const __m256 m8 = _mm256_set1_ps(m);
     __m256 lo = _mm256_setzero_ps(), hi = lo;
@@ -465,6 +465,7 @@ static void rows_of_tile(struct work *w, const struct fg_attn_acc *acc,
     switch (n) {
     case 6: score(w, 6); break;
     case 4: score(w, 4); break;
+    case 3: score(w, 3); break;
     case 2: score(w, 2); break;
     default: score(w, 1);
     }
@@ -476,6 +477,7 @@ static void rows_of_tile(struct work *w, const struct fg_attn_acc *acc,
     switch (n) {
     case 6: output(w, 6); break;
     case 4: output(w, 4); break;
+    case 3: output(w, 3); break;
     case 2: output(w, 2); break;
     default: output(w, 1);
     }
@@ -515,8 +517,9 @@ static void attn_tile(const struct fg_attn_acc *acc, const struct fg_kv_head *kv
     if (fg_kv_v8(kv->format)) widen_scales(w.vs, kv->vs + first, n_tokens);
 
     for (int64_t r = r0, n; r < r1; r += n) {
-        const int64_t left = r1 - r;
-        n = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        const int64_t left = r1 - r, blocks = (left + ROWS - 1) / ROWS;
+        n = (left + blocks - 1) / blocks; // blocks of about one size
+        if (n == 5) n = 3;                // and not of every size
         rows_of_tile(&w, acc, rows, r, (int)n, first);
     }
 }
