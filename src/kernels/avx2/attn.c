@@ -26,7 +26,7 @@ struct work {
     float scale;          // of q
     const float *qs;      // [rows]
     const int32_t *qsum;
-    int16_t *q16;                       // [rows][W] codes, in each four: 0 2 1 3
+    int16_t *q16;                       // [rows][FG_KV_WIDTH_MAX] codes, in each four: 0 2 1 3
     int seen[ROWS], common, most;       // tokens that a row sees; that all do; that any does
     float *e;                           // [rows][FG_KV_PAGE] scores, exponentials, weights
     int16_t *p;                         // [rows][FG_KV_PAGE] P of kv.h, in each four: 0 2 1 3
@@ -61,7 +61,7 @@ FG_INLINE __m256i add_fours(__m256i sum, __m256i even, __m256i odd, const int16_
 {
     __m256i x = _mm256_madd_epi16(even, broadcast_pair(p));
     __m256i y = _mm256_madd_epi16(odd, broadcast_pair(p + 2));
-    return _mm256_add_epi32(sum, _mm256_add_epi32(x, y));
+    return _mm256_add_epi32(_mm256_add_epi32(sum, x), y);
 }
 
 // ---- scores -------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ FG_INLINE void score_codes(const struct work *w, const int R)
             const __m256i odd = _mm256_srli_epi16(key, 8);
             FG_UNROLL
             for (int r = 0; r < R; r++)
-                sum[r] = add_fours(sum[r], even, odd, w->q16 + r * w->W + d);
+                sum[r] = add_fours(sum[r], even, odd, w->q16 + r * FG_KV_WIDTH_MAX + d);
         }
         const __m256 ks = _mm256_load_ps(w->ks + t);
         FG_UNROLL
@@ -441,6 +441,14 @@ static void widen_scales(float *to, const uint16_t *from, int n)
         _mm256_store_ps(to + t, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + t))));
 }
 
+static void widen_codes(int16_t *to, const int8_t *from, int64_t W)
+{
+    for (int64_t d = 0; d < W; d += 16) {
+        __m256i code = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(from + d)));
+        _mm256_store_si256((__m256i *)(to + d), evens_first(code));
+    }
+}
+
 // Rows r .. r + n - 1, n <= ROWS, of which each sees something of the tile that begins at `first`.
 static void rows_of_tile(struct work *w, const struct fg_attn_acc *acc,
                          const struct fg_attn_rows *rows, int64_t r, int n, int64_t first)
@@ -456,10 +464,8 @@ static void rows_of_tile(struct work *w, const struct fg_attn_acc *acc,
     if (w->key == CODES) {
         w->qs = rows->qs + r;
         w->qsum = rows->qsum + r;
-        for (int64_t i = 0; i < n * w->W; i += 16) {
-            __m128i code = _mm_load_si128((const __m128i *)(rows->qc + r * w->W + i));
-            _mm256_store_si256((__m256i *)(w->q16 + i), evens_first(_mm256_cvtepi8_epi16(code)));
-        }
+        for (int i = 0; i < n; i++)
+            widen_codes(w->q16 + i * FG_KV_WIDTH_MAX, rows->qc + (r + i) * w->W, w->W);
     }
 
     switch (n) {
