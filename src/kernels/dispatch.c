@@ -229,6 +229,7 @@ static void build(void)
         k = add_level("neon");
         fg_fill_lut_neon(k);
         fg_fill_act_neon(k);
+        fg_fill_attn_neon(k);
     }
 #endif
 }

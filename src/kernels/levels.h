@@ -44,5 +44,6 @@ void fg_fill_attn_amx(struct fg_kernels *k);        // the same for INT8 parts o
 #elif defined(__aarch64__) && !defined(FORGE_REF_ONLY)
 void fg_fill_lut_neon(struct fg_kernels *k); // dot product instructions
 void fg_fill_act_neon(struct fg_kernels *k);
+void fg_fill_attn_neon(struct fg_kernels *k);
 #endif
 #endif
