@@ -177,6 +177,12 @@ static void fill_avx512vnni(struct fg_kernels *k)
     fg_fill_lut_avx512vnni(k);
     fg_fill_attn_avx512vnni(k);
 }
+
+static void fill_amx(struct fg_kernels *k)
+{
+    fg_fill_lut_amx(k);
+    fg_fill_attn_amx(k);
+}
 #endif
 
 static void build(void)
@@ -217,12 +223,13 @@ static void build(void)
     if (f.avx512bf16) fg_fill_dense_avx512bf16(&bf16);
     if (f.avx512bf16 && dot2_agrees(bf16.gemm_bf16_bf16, tables[0].gemm_bf16_bf16))
         fg_fill_dense_avx512bf16(add_level("avx512bf16"));
-    if (f.amx) add_lut_level("amx", fg_fill_lut_amx);
+    if (f.amx) add_lut_level("amx", fill_amx);
 #elif defined(__aarch64__) && !defined(FORGE_REF_ONLY)
     if (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) {
         k = add_level("neon");
         fg_fill_lut_neon(k);
         fg_fill_act_neon(k);
+        fg_fill_attn_neon(k);
     }
 #endif
 }

@@ -38,10 +38,12 @@ void fg_fill_fit_avx512(struct fg_kernels *k);
 void fg_fill_attn_avx512(struct fg_kernels *k);
 void fg_fill_gdn_avx512(struct fg_kernels *k);
 void fg_fill_attn_avx512vnni(struct fg_kernels *k); // INT8 parts of attn_tile
-void fg_fill_lut_avx512vnni(struct fg_kernels *k); // VBMI and VNNI
-void fg_fill_lut_amx(struct fg_kernels *k);        // AMX-INT8, over avx512vnni's for few rows
+void fg_fill_lut_avx512vnni(struct fg_kernels *k);  // VBMI and VNNI
+void fg_fill_lut_amx(struct fg_kernels *k);         // AMX-INT8, over avx512vnni's for few rows
+void fg_fill_attn_amx(struct fg_kernels *k);        // the same for INT8 parts of attn_tile
 #elif defined(__aarch64__) && !defined(FORGE_REF_ONLY)
 void fg_fill_lut_neon(struct fg_kernels *k); // dot product instructions
 void fg_fill_act_neon(struct fg_kernels *k);
+void fg_fill_attn_neon(struct fg_kernels *k);
 #endif
 #endif

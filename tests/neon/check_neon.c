@@ -3,7 +3,9 @@
 // on every architecture; then compares the levels above ref with it, bit for bit, and prints
 // "ok: N cases".
 #include "kernels/act_cases.h"
+#include "kernels/kv_cases.h"
 #include "kernels/kernels.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -281,6 +283,182 @@ static void check_act(const struct fg_kernels *k, const struct fg_kernels *ref)
     }
 }
 
+// ---- keys, values and attention over them -------------------------------------------------------
+
+struct attn_case {
+    const struct fg_kernels *k, *ref;
+    enum fg_kv_format format;
+    int64_t D, n, base; // rows, two at each position from `base` on
+    enum numbers kind;
+    uint64_t seed;
+};
+
+static void expect_attn(bool same, const char *op, const struct attn_case *c)
+{
+    if (!same) {
+        printf("%s, %s, %s, D %lld, %lld rows from %lld on, kind %d: not what ref has\n", op,
+               c->k->isa, format_names[c->format], (long long)c->D, (long long)c->n,
+               (long long)c->base, (int)c->kind);
+        exit(1);
+    }
+    n_cases++;
+}
+
+static bool same_floats(const float *a, const float *b, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!same_float(a[i], b[i])) return false;
+    return true;
+}
+
+static struct fg_attn_acc triples_new(int64_t n, int64_t W)
+{
+    struct fg_attn_acc a = {.m = zeros(n * 4), .l = zeros(n * 4), .o = zeros(n * W * 4)};
+    for (int64_t r = 0; r < n; r++)
+        a.m[r] = -INFINITY;
+    return a;
+}
+
+static void triples_free(struct fg_attn_acc *a)
+{
+    free(a->m);
+    free(a->l);
+    free(a->o);
+}
+
+static bool same_triples(const struct fg_attn_acc *a, const struct fg_attn_acc *b, int64_t n,
+                         int64_t W)
+{
+    for (int64_t r = 0; r < n; r++) // the sign of a zero m has no effect
+        if (!(a->m[r] == b->m[r])) return false;
+    return same_floats(a->l, b->l, n) && same_floats(a->o, b->o, n * W);
+}
+
+// Tokens 0 .. last into pages full of NaN, the same by both.
+static void check_store(struct attn_case *c, struct pages *p, struct pages *want, int64_t last)
+{
+    float *x = zeros(2 * c->D * 4), *v = x + c->D;
+    pages_fill(p, 0xFF, 0x7E00);
+    pages_fill(want, 0xFF, 0x7E00);
+    for (int64_t t = 0; t <= last; t++) {
+        fill_floats(x, 2 * c->D, &c->seed, c->kind);
+        bool done = c->k->kv_store(&p->h, t, x, v);
+        expect_attn(c->ref->kv_store(&want->h, t, x, v) && done, "kv_store", c);
+    }
+    expect_attn(!pages_differ(p, want), "kv_store", c);
+    free(x);
+}
+
+static void check_query(struct attn_case *c, int8_t *qc, float *qs, int32_t *qsum, const float *q,
+                        float scale)
+{
+    const int64_t W = fg_kv_width(c->D);
+    int8_t codes[FG_KV_WIDTH_MAX];
+    float s;
+    int32_t sum;
+    c->ref->attn_query(qc, qs, qsum, q, c->D, scale);
+    c->k->attn_query(codes, &s, &sum, q, c->D, scale);
+    expect_attn(memcmp(codes, qc, (size_t)W) == 0 && same_float(s, *qs) && sum == *qsum, "query",
+                c);
+}
+
+static void check_attention(struct attn_case c)
+{
+    const int64_t W = fg_kv_width(c.D), last = c.base + (c.n - 1) / 2;
+    struct pages kv = pages_new(c.format, c.D, last / FG_KV_PAGE + 1);
+    struct pages stored = pages_new(c.format, c.D, last / FG_KV_PAGE + 1);
+    check_store(&c, &stored, &kv, last);
+    pages_free(&stored);
+
+    float *q = zeros(c.n * W * 4), *qs = zeros(c.n * 4), *out = zeros(2 * c.D * 4);
+    int8_t *qc = zeros(c.n * W);
+    int32_t *qsum = zeros(c.n * 4);
+    int64_t *pos = zeros(c.n * 8);
+    const float scale = 1.0f / sqrtf((float)c.D);
+    for (int64_t r = 0; r < c.n; r++) {
+        pos[r] = c.base + r / 2;
+        fill_floats(q + r * W, c.D, &c.seed, c.kind);
+        check_query(&c, qc + r * W, qs + r, qsum + r, q + r * W, scale);
+    }
+    const struct fg_attn_rows rows = {
+        .n = c.n, .q = q, .qc = qc, .qs = qs, .qsum = qsum, .pos = pos, .scale = scale};
+    void *scratch = zeros((int64_t)fg_attn_tile_scratch_bytes(c.D));
+    for (int fast = 0; fast < 2; fast++) {
+        struct fg_attn_acc a = triples_new(c.n, W), b = triples_new(c.n, W);
+        for (int64_t tile = 0; tile <= last / FG_KV_PAGE; tile++) {
+            c.k->attn_tile[fast](&a, &kv.h, tile, &rows, 0, c.n, scratch);
+            c.ref->attn_tile[fast](&b, &kv.h, tile, &rows, 0, c.n, scratch);
+        }
+        expect_attn(same_triples(&a, &b, c.n, W), fast ? "fast" : "exact", &c);
+        struct fg_attn_acc sum = triples_new(c.n, W), want = triples_new(c.n, W);
+        for (int i = 0; i < 2; i++) {
+            c.k->attn_combine(&sum, &a, 0, c.n, W);
+            c.ref->attn_combine(&want, &a, 0, c.n, W);
+        }
+        expect_attn(same_triples(&sum, &want, c.n, W), "combine", &c);
+        c.k->attn_finish(out, &sum, c.n - 1, c.D);
+        c.ref->attn_finish(out + c.D, &sum, c.n - 1, c.D);
+        expect_attn(same_floats(out, out + c.D, c.D), "finish", &c);
+        triples_free(&a);
+        triples_free(&b);
+        triples_free(&sum);
+        triples_free(&want);
+    }
+    free(q);
+    free(qs);
+    free(out);
+    free(qc);
+    free(qsum);
+    free(pos);
+    free(scratch);
+    pages_free(&kv);
+}
+
+// Rows that hold something that is not finite are refused; codes of queries of every kind.
+static void check_special(struct attn_case c)
+{
+    struct pages kv = pages_new(c.format, c.D, 1);
+    float *x = zeros(2 * c.D * 4);
+    for (int64_t i = 0; i < 2 * c.D; i++) {
+        fill_floats(x, 2 * c.D, &c.seed, NUMBERS_UNIT);
+        x[i] = i % 3 ? i % 3 == 1 ? INFINITY : -INFINITY : NAN;
+        expect_attn(!c.k->kv_store(&kv.h, 0, x, x + c.D), "kv_store", &c);
+    }
+    for (int i = 0; i < 50; i++) {
+        int8_t qc[FG_KV_WIDTH_MAX];
+        float qs;
+        int32_t qsum;
+        fill_floats(x, c.D, &c.seed, (enum numbers)(i % N_NUMBERS));
+        if (i < 6) { // around the smallest that has codes
+            for (int64_t d = 0; d < c.D; d++)
+                x[d] = ldexpf(x[d], -100 - i);
+        }
+        check_query(&c, qc, &qs, &qsum, x, 0.25f);
+    }
+    free(x);
+    pages_free(&kv);
+}
+
+static void check_kv(const struct fg_kernels *k, const struct fg_kernels *ref)
+{
+    static const int64_t dims[] = {8, 33, 64, 80, 256}, counts[] = {1, 2, 3, 4, 5, 6, 7, 8, 13};
+    static const int64_t bases[] = {0, 14, 40, 250, 255};
+    static const enum numbers kinds[] = {NUMBERS_UNIT, NUMBERS_WIDE, NUMBERS_SMALL};
+    for (int f = 0; f < FG_KV_N_ALL; f++) {
+        for (int64_t i = 0; i < COUNT(dims); i++) {
+            struct attn_case c = {k, ref, (enum fg_kv_format)f, dims[i], 1, 0, NUMBERS_SPECIAL, 5};
+            check_special(c);
+            for (int64_t j = 0; j < COUNT(counts); j++) {
+                c.n = counts[j];
+                c.base = bases[(i + j) % COUNT(bases)];
+                c.kind = kinds[(f + i + j) % COUNT(kinds)];
+                c.seed = (uint64_t)(f * 1000 + i * 100 + j + 1);
+                check_attention(c);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     int n_levels;
@@ -292,6 +470,7 @@ int main(void)
     for (int level = 1; level < n_levels; level++) {
         check_lut(levels[level], levels[0]);
         check_act(levels[level], levels[0]);
+        check_kv(levels[level], levels[0]);
         printf("%s ", levels[level]->isa);
     }
     printf("ok: %ld cases\n", n_cases);

@@ -26,7 +26,7 @@ struct work {
     float scale;          // of q
     const float *qs;      // [rows]
     const int32_t *qsum;
-    int16_t *q16;                       // [rows][W] codes, in each four: 0 2 1 3
+    int16_t *q16;                       // [rows][FG_KV_WIDTH_MAX] codes, in each four: 0 2 1 3
     int seen[ROWS], common, most;       // tokens that a row sees; that all do; that any does
     float *e;                           // [rows][FG_KV_PAGE] scores, exponentials, weights
     int16_t *p;                         // [rows][FG_KV_PAGE] P of kv.h, in each four: 0 2 1 3
@@ -49,14 +49,19 @@ FG_INLINE __m256i evens_first(__m256i x)
     return _mm256_shufflehi_epi16(x, _MM_SHUFFLE(3, 1, 2, 0));
 }
 
+// Two numbers to every 32-bit lane, straight from memory: from a register, gcc goes by way of
+// shuffles, of which there is one a cycle.
+FG_INLINE __m256i broadcast_pair(const int16_t *p)
+{
+    return _mm256_castps_si256(_mm256_broadcast_ss((const float *)p));
+}
+
 // sum + the products of the even and of the odd bytes with the four numbers at p.
 FG_INLINE __m256i add_fours(__m256i sum, __m256i even, __m256i odd, const int16_t *p)
 {
-    int32_t pair[2];
-    memcpy(pair, p, sizeof pair);
-    __m256i x = _mm256_madd_epi16(even, _mm256_set1_epi32(pair[0]));
-    __m256i y = _mm256_madd_epi16(odd, _mm256_set1_epi32(pair[1]));
-    return _mm256_add_epi32(sum, _mm256_add_epi32(x, y));
+    __m256i x = _mm256_madd_epi16(even, broadcast_pair(p));
+    __m256i y = _mm256_madd_epi16(odd, broadcast_pair(p + 2));
+    return _mm256_add_epi32(_mm256_add_epi32(sum, x), y);
 }
 
 // ---- scores -------------------------------------------------------------------------------------
@@ -141,7 +146,7 @@ FG_INLINE void score_codes(const struct work *w, const int R)
             const __m256i odd = _mm256_srli_epi16(key, 8);
             FG_UNROLL
             for (int r = 0; r < R; r++)
-                sum[r] = add_fours(sum[r], even, odd, w->q16 + r * w->W + d);
+                sum[r] = add_fours(sum[r], even, odd, w->q16 + r * FG_KV_WIDTH_MAX + d);
         }
         const __m256 ks = _mm256_load_ps(w->ks + t);
         FG_UNROLL
@@ -183,12 +188,7 @@ static void softmax(struct work *w, int r)
     __m256 most = _mm256_set1_ps(-INFINITY);
     for (int t = 0; t < end; t += 8)
         most = _mm256_max_ps(_mm256_load_ps(e + t), most); // NaN in e leaves `most`
-    float m = max_lane(most);
-    for (int t = 0; m == 0.0f; t++) { // of zeros of both signs the first counts
-        if (e[t] != 0.0f) continue;
-        m = e[t];
-        break;
-    }
+    const float m = max_lane(most);
 
     const __m256 m8 = _mm256_set1_ps(m);
     __m256 lo = _mm256_setzero_ps(), hi = lo;
@@ -441,6 +441,14 @@ static void widen_scales(float *to, const uint16_t *from, int n)
         _mm256_store_ps(to + t, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + t))));
 }
 
+static void widen_codes(int16_t *to, const int8_t *from, int64_t W)
+{
+    for (int64_t d = 0; d < W; d += 16) {
+        __m256i code = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(from + d)));
+        _mm256_store_si256((__m256i *)(to + d), evens_first(code));
+    }
+}
+
 // Rows r .. r + n - 1, n <= ROWS, of which each sees something of the tile that begins at `first`.
 static void rows_of_tile(struct work *w, const struct fg_attn_acc *acc,
                          const struct fg_attn_rows *rows, int64_t r, int n, int64_t first)
@@ -456,15 +464,14 @@ static void rows_of_tile(struct work *w, const struct fg_attn_acc *acc,
     if (w->key == CODES) {
         w->qs = rows->qs + r;
         w->qsum = rows->qsum + r;
-        for (int64_t i = 0; i < n * w->W; i += 16) {
-            __m128i code = _mm_load_si128((const __m128i *)(rows->qc + r * w->W + i));
-            _mm256_store_si256((__m256i *)(w->q16 + i), evens_first(_mm256_cvtepi8_epi16(code)));
-        }
+        for (int i = 0; i < n; i++)
+            widen_codes(w->q16 + i * FG_KV_WIDTH_MAX, rows->qc + (r + i) * w->W, w->W);
     }
 
     switch (n) {
     case 6: score(w, 6); break;
     case 4: score(w, 4); break;
+    case 3: score(w, 3); break;
     case 2: score(w, 2); break;
     default: score(w, 1);
     }
@@ -476,6 +483,7 @@ static void rows_of_tile(struct work *w, const struct fg_attn_acc *acc,
     switch (n) {
     case 6: output(w, 6); break;
     case 4: output(w, 4); break;
+    case 3: output(w, 3); break;
     case 2: output(w, 2); break;
     default: output(w, 1);
     }
@@ -515,8 +523,9 @@ static void attn_tile(const struct fg_attn_acc *acc, const struct fg_kv_head *kv
     if (fg_kv_v8(kv->format)) widen_scales(w.vs, kv->vs + first, n_tokens);
 
     for (int64_t r = r0, n; r < r1; r += n) {
-        const int64_t left = r1 - r;
-        n = left >= 6 ? 6 : left >= 4 ? 4 : left >= 2 ? 2 : 1;
+        const int64_t left = r1 - r, blocks = (left + ROWS - 1) / ROWS;
+        n = (left + blocks - 1) / blocks; // blocks of about one size
+        if (n == 5) n = 3;                // and not of every size
         rows_of_tile(&w, acc, rows, r, (int)n, first);
     }
 }

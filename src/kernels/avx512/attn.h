@@ -66,9 +66,12 @@ void fg_attn_scores_f16_avx512(struct attn_block *b);
 void fg_attn_softmax_avx512(struct attn_block *b);
 // The softmax to the bytes of integer probabilities.
 void fg_attn_softmax_bytes_avx512(struct attn_block *b);
-// attn_tile of formats without INT8.
+// attn_tile[0], and attn_tile[1] of formats without INT8.
 void fg_attn_tile_avx512(const struct fg_attn_acc *acc, const struct fg_kv_head *kv, int64_t tile,
                          const struct fg_attn_rows *rows, int64_t r0, int64_t r1, void *scratch);
+void fg_attn_tile_fast_avx512vnni(const struct fg_attn_acc *acc, const struct fg_kv_head *kv,
+                                  int64_t tile, const struct fg_attn_rows *rows, int64_t r0,
+                                  int64_t r1, void *scratch);
 
 // Rows that go through the registers together, of n that are left: 6, 4, 3, 2 or 1.
 static inline int64_t attn_together(int64_t n)
@@ -93,7 +96,26 @@ FG_INLINE void attn_combine16_i32(const struct attn_block *b, int64_t i, int64_t
     attn_combine16(b, i, d, _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(b->unit[i])));
 }
 
-// Lines [at, at + 64 * lines) of what is read soon.
+// What is read soon while `step` groups of INT8 keys from g on are read: as many after them, or the
+// first values. NULL for all but the first block of a tile.
+static inline const uint8_t *attn_ahead_of_group(const struct attn_block *b, int64_t g,
+                                                 int64_t step)
+{
+    if (!b->first) return NULL;
+    return g + step < ATTN_GROUPS ? b->k + (g + step) * ATTN_TOKENS * b->W : b->v;
+}
+
+// The same for a stripe of INT8 values: two stripes on, or the first keys of the next page.
+static inline const uint8_t *attn_ahead_of_stripe(const struct attn_block *b, int64_t stripe)
+{
+    const int64_t stripes = b->W / ATTN_STRIPE, next = stripe + 2;
+    if (!b->first) return NULL;
+    if (next < stripes) return b->v + next * ATTN_STRIPE_BYTES;
+    if (!b->next_k || next >= 2 * stripes) return NULL;
+    return b->next_k + (next - stripes) * ATTN_STRIPE_BYTES;
+}
+
+// Prefetches lines.
 FG_INLINE void attn_ahead(const uint8_t *at, const int lines)
 {
     FG_UNROLL_FULL

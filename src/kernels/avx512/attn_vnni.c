@@ -8,8 +8,6 @@
 #include "kernels/levels.h"
 #include <string.h>
 
-#define AHEAD_STRIPES 2
-
 FG_INLINE __m512i four(const void *p)
 {
     int32_t v;
@@ -65,9 +63,7 @@ static void scores(struct attn_block *b)
     int64_t step;
     for (int64_t g = 0; g < b->groups; g += step) {
         step = b->n <= 2 && g + 2 <= b->groups ? 2 : 1;
-        const uint8_t *ahead = NULL;
-        if (b->first)
-            ahead = g + step < ATTN_GROUPS ? b->k + (g + step) * ATTN_TOKENS * b->W : b->v;
+        const uint8_t *ahead = attn_ahead_of_group(b, g, step);
         for (int64_t i = 0, R; i < b->n; i += R, ahead = NULL) {
             R = attn_together(b->n - i);
             if (R == 6) score(6, 1, b, i, g, ahead);
@@ -127,14 +123,7 @@ static void outputs(struct attn_block *b)
 {
     const int64_t stripes = b->W / ATTN_STRIPE;
     for (int64_t d = 0; d < stripes; d++) {
-        const uint8_t *ahead = NULL;
-        if (b->first) {
-            const int64_t next = d + AHEAD_STRIPES - stripes;
-            if (next < 0)
-                ahead = b->v + (d + AHEAD_STRIPES) * ATTN_STRIPE_BYTES;
-            else if (b->next_k && next < stripes)
-                ahead = b->next_k + next * ATTN_STRIPE_BYTES;
-        }
+        const uint8_t *ahead = attn_ahead_of_stripe(b, d);
         for (int64_t i = 0, R; i < b->n; i += R, ahead = NULL) {
             R = attn_together(b->n - i);
             if (R == 6) weigh(6, 1, b, i, d, ahead);
@@ -146,8 +135,9 @@ static void outputs(struct attn_block *b)
     }
 }
 
-static void attn_tile_fast(const struct fg_attn_acc *acc, const struct fg_kv_head *kv, int64_t tile,
-                           const struct fg_attn_rows *rows, int64_t r0, int64_t r1, void *scratch)
+void fg_attn_tile_fast_avx512vnni(const struct fg_attn_acc *acc, const struct fg_kv_head *kv,
+                                  int64_t tile, const struct fg_attn_rows *rows, int64_t r0,
+                                  int64_t r1, void *scratch)
 {
     static const struct attn_parts parts[] = {
         [FG_KV_V8] = {fg_attn_scores_f16_avx512, fg_attn_softmax_bytes_avx512, outputs, 12},
@@ -161,5 +151,5 @@ static void attn_tile_fast(const struct fg_attn_acc *acc, const struct fg_kv_hea
 
 void fg_fill_attn_avx512vnni(struct fg_kernels *k)
 {
-    k->attn_tile[1] = attn_tile_fast;
+    k->attn_tile[1] = fg_attn_tile_fast_avx512vnni;
 }
