@@ -249,6 +249,47 @@ static void tried_rows_count(void **state)
     close_case(&f);
 }
 
+// Putting rows back writes over others.
+static void restoring_is_writing(void **state)
+{
+    (void)state;
+    struct fixture f;
+    struct fg_error err = {0};
+    open_case(&f, "a-s0", kv8, N, 0, 1);
+    struct fg_session *s = session(&f, 64), *t = session(&f, 64);
+    feed_to(&f, s, 500, 64);
+    struct fg_snapshot *a = take(s, FG_SNAPSHOT_DETACH);
+    leave(&f, s);
+    feed_other(&f, s, 600);
+    struct fg_snapshot *live = take(s, FG_SNAPSHOT_LIVE), *copied = take(s, FG_SNAPSHOT_DETACH);
+    try_rows(&f, s, 8, 0);
+    accept_rows(s, 8); // they are pending, and go
+    restore(s, a);
+    assert_false(fg_snapshot_valid(live));
+    assert_int_equal(fg_snapshot_bytes(copied), own_bytes(&f, copied) + 3 * page_bytes(s));
+    goes_on(&f, s);
+    restore(s, copied);
+    feed_other(&f, t, 600);
+    check_same(s, t);
+
+    // In a session that never had them, they are there from then on.
+    must(fg_snapshot_detach(a, 0, &err), &err);
+    fg_session_free(t);
+    t = session(&f, 64);
+    restore(t, a);
+    fg_snapshot_free(live);
+    live = take(t, FG_SNAPSHOT_LIVE);
+    fg_session_reset(t);
+    feed_other(&f, t, 5);
+    assert_false(fg_snapshot_valid(live));
+    fg_snapshot_free(live);
+    fg_snapshot_free(copied);
+    fg_snapshot_free(a);
+    fg_session_free(s);
+    fg_session_free(t);
+    close_case(&f);
+}
+
 // ---- pages
 
 static void pages_are_shared(void **state)
@@ -551,6 +592,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rows_that_are_written_over_are_noticed),
         cmocka_unit_test(tried_rows_count),
+        cmocka_unit_test(restoring_is_writing),
         cmocka_unit_test(pages_are_shared),
         cmocka_unit_test(pages_are_copied_when_asked),
         cmocka_unit_test(sessions_that_are_gone_and_others),
