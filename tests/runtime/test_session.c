@@ -246,6 +246,68 @@ static void a_feed_stops_between_blocks(void **state)
     close_case(&f);
 }
 
+// The embedding of token 95 becomes NaN in the copy of a checkpoint.
+static void spoil_token(const struct fixture *f)
+{
+    struct fg_error err = {0};
+    struct fg_buf b = {0};
+    char path[600];
+    uint64_t header, from, to;
+    snprintf(path, sizeof path, "%s/model.safetensors", f->tmp.dir);
+    must(fg_file_read(&b, path, 1u << 24, &err), &err);
+    memcpy(&header, b.data, sizeof header);
+    fg_buf_add(&b, "", 1);
+    const char *at = strstr((const char *)b.data + 8, "embed_tokens.weight\"");
+    assert_non_null(at);
+    at = strstr(at, "\"data_offsets\":[");
+    assert_non_null(at);
+    char *end;
+    from = strtoull(at + 16, &end, 10);
+    to = strtoull(end + 1, NULL, 10);
+    const uint64_t row = (to - from) / 96;
+    memset(b.data + 8 + header + from + 95 * row, 0xFF, row);
+    must(fg_file_replace(path, b.data, b.len - 1, &err), &err);
+    fg_buf_free(&b);
+}
+
+static void rows_that_are_not_finite_are_refused(void **state)
+{
+    (void)state;
+    static const char *const spoilt[] = {"a-s0", "h-s0"};
+    for (size_t i = 0; i < 2 * FG_COUNT(spoilt); i++) {
+        struct fixture f;
+        struct fg_error err = {0};
+        open_case(&f, spoilt[i / 2], i % 2 ? kv8 : f32, 60, 2048, 1);
+        spoil_token(&f);
+        struct fg_model *good = f.m;
+        must(fg_model_open(&f.m, f.tmp.dir, true, NULL, &err), &err);
+        struct fg_session *s = session(&f, 16);
+        int32_t ids[60];
+        memcpy(ids, f.ids, sizeof ids);
+        for (int t = 0; t < 60; t++)
+            if (ids[t] == 95) ids[t] = 94;
+        must(fg_session_run(s, ids, 20, NULL, 0, NULL, NULL, &err), &err);
+        must(fg_session_verify(s, &(struct fg_feed){.ids = ids + 20, .n = 8}, &err), &err);
+        accept_rows(s, 5);
+        const int32_t bad[3] = {1, 95, 2};
+        assert_int_equal(fg_session_verify(s, &(struct fg_feed){.ids = bad, .n = 3}, &err),
+                         FG_EFAILED);
+        assert_string_equal(err.what, "numerical error");
+        assert_int_equal(fg_session_run(s, bad, 3, NULL, 0, NULL, NULL, &err), FG_EFAILED);
+        assert_int_equal(fg_session_pos(s), 25);
+        assert_int_equal(fg_session_tried(s), 0);
+        must(fg_session_run(s, ids + 25, 35, NULL, 0, NULL, NULL, &err), &err);
+        struct fg_session *t = session(&f, 60);
+        must(fg_session_run(t, ids, 60, NULL, 0, NULL, NULL, &err), &err);
+        check_same(s, t);
+        fg_session_free(s);
+        fg_session_free(t);
+        fg_model_close(f.m);
+        f.m = good;
+        close_case(&f);
+    }
+}
+
 // ---- several sessions, several threads
 
 #define BATCH 4
@@ -645,6 +707,7 @@ int main(void)
         cmocka_unit_test(rows_behind_the_end_are_never_seen),
         cmocka_unit_test(a_stopped_call_changes_nothing),
         cmocka_unit_test(a_feed_stops_between_blocks),
+        cmocka_unit_test(rows_that_are_not_finite_are_refused),
         cmocka_unit_test(sessions_together_are_as_each_alone),
         cmocka_unit_test(bad_batches_change_nothing),
         cmocka_unit_test(threads_change_no_bit),
