@@ -39,10 +39,6 @@ static inline uint64_t fg_dtype_bytes(enum fg_dtype t)
     return t == FG_F32 ? 4 : 2;
 }
 
-// Positions per attention tile; tiles are cut at absolute positions, so a row's result does not
-// depend on its company.
-#define FG_ATTN_TILE 64
-
 // y[t * ldy + r] = dot(w row r, x row t) for r in [r0, r1), t in [0, T).
 //   w [n_out][n] of the kernel's weight type, row-major, no padding, any alignment.  x [T] rows of
 //   n, stride ldx >= n. scratch: fg_gemm_scratch_bytes(n, T) of the caller's, 64-byte aligned, one
@@ -93,33 +89,10 @@ struct fg_kernels {
     void (*conv_silu)(float *y, int64_t ldy, const float *u, int64_t ldu, const float *hist,
                       const float *w, int64_t C, int64_t c0, int64_t c1, int K, int64_t T);
 
-    // Gated DeltaNet recurrence of one value head over T rows, in order (specs: model 4.1, the
-    // one-pass form):
-    //   m[j] = sum_i S[i][j]*k[i] and p[j] = sum_i S[i][j]*q[i] with i ascending by fma from zero;
-    //   kq = dot(k, q, dk); d[j] = beta * fma(-alpha, m[j], v[j]);  o[j] = fma(kq, d[j], alpha *
-    //   p[j]); S[i][j] = fma(k[i], d[j], alpha * S[i][j]). S [dk][dv] in place.  q, k [T] rows of
-    //   dk (stride ldq, ldk), normalized and scaled.  v, o [T] rows of dv (ldv, ldo). alpha, beta:
-    //   element t at [t * ldab].  scratch: 3 * dv floats, 64-byte aligned.
-    void (*deltanet)(float *S, int64_t dk, int64_t dv, float *o, int64_t ldo, const float *q,
-                     int64_t ldq, const float *k, int64_t ldk, const float *v, int64_t ldv,
-                     const float *alpha, const float *beta, int64_t ldab, int64_t T,
-                     float *scratch);
     // alpha[i] = exp(-exp(A_log[i]) * softplus(a[i] + dt_bias[i])), beta[i] = sigmoid(b[i]);
     // neg_exp_A = -exp(A_log), made once at load. softplus(x) = max(x, 0) + log1p(exp(-|x|)).
     void (*deltanet_gates)(float *alpha, float *beta, const float *a, const float *b,
                            const float *neg_exp_A, const float *dt_bias, int64_t n);
-
-    // Softmax attention of T rows of G query heads that share one KV head. Row t stands at absolute
-    // position pos + t and attends to positions 0 .. pos + t. Online softmax over tiles of
-    // FG_ATTN_TILE absolute positions, ascending:
-    //   s_p = dot(q, k_p, D) * scale;  m' = max(m, max s_p);  c = exp(m - m') (0 for the first
-    //   tile);  e_p = exp(s_p - m'); l = fma(l, c, sum(e)) with p's lane (p mod 16);  acc_d = acc_d
-    //   * c, then for p ascending acc_d = fma(e_p, v_pd, acc_d). o_d = acc_d / l. k, v: position p
-    //   at k + p * ldk (D floats), v + p * ldv.  q, o: row t, head g at q + t*ldq + g*D, o + t*ldo
-    //   + g*D. scratch: fg_attn_scratch_bytes(T, G, D), 64-byte aligned.
-    void (*attention)(float *o, int64_t ldo, const float *q, int64_t ldq, const float *k,
-                      int64_t ldk, const float *v, int64_t ldv, int64_t pos, int64_t T, int64_t G,
-                      int64_t D, float scale, void *scratch);
 
     // Largest value's index, the lowest among equals; NaN counts as -infinity; n >= 1.
     int64_t (*argmax)(const float *x, int64_t n);
@@ -150,7 +123,6 @@ struct fg_kernels {
 };
 
 uint64_t fg_gemm_scratch_bytes(int64_t n, int64_t T);
-uint64_t fg_attn_scratch_bytes(int64_t T, int64_t G, int64_t D);
 
 // Levels from "ref" upward that this build has and this machine can run (CPUID and XCR0; avx512bf16
 // also passes a check of the instruction against dot2). *n receives the count; the last is the

@@ -1,5 +1,6 @@
-// conv_silu, deltanet, deltanet_gates: the worked example of the specification, oracles in double
-// (token by token and chunked), then every level against ref bit for bit and splits of the rows.
+// conv_silu, gdn over rows that are committed, deltanet_gates: the worked example of the
+// specification, oracles in double (token by token and chunked), then every level against ref bit
+// for bit and splits of the rows.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -29,15 +30,18 @@ static void test_worked_example(void **state)
     const struct fg_kernels *const *levels = fg_kernels_levels(&n_levels);
     for (int level = 0; level < n_levels; level++) {
         const struct fg_kernels *kernels = levels[level];
-        float q[3][2], k[3][2], alpha[3], S[2][3] = {{0}}, o[3][3];
-        _Alignas(64) float scratch[9];
+        float q[3][2], k[3][2], alpha[3], o[3][3];
+        _Alignas(64) float S[2][3] = {{0}};
+        void *scratch = fg_alloc_aligned(fg_gdn_scratch_bytes(2, 3));
         for (int t = 0; t < 3; t++) {
             kernels->l2_norm(q[t], q_in[t], 2, 1e-6f, 1.0f / sqrtf(2.0f));
             kernels->l2_norm(k[t], k_in[t], 2, 1e-6f, 1.0f);
             alpha[t] = expf(g[t]);
         }
-        kernels->deltanet(S[0], 2, 3, o[0], 3, q[0], 2, k[0], 2, v[0], 3, alpha, beta, 1, 3,
-                          scratch);
+        const struct fg_gdn_rows rows = {q[0], k[0], v[0], alpha, beta, 2, 2, 3, 1, 3};
+        kernels->gdn(S[0], S[0], 2, 3, &(struct fg_gdn_pending){.n = 0}, &rows, o[0], 3, NULL, 0,
+                     scratch);
+        free(scratch);
         for (int t = 0; t < 3; t++)
             for (int j = 0; j < 3; j++)
                 if (!(fabs(o[t][j] - o_want[t][j]) <= 1e-6))
@@ -93,7 +97,7 @@ static struct head head_new(int64_t dk, int64_t dv, int64_t T, uint64_t seed, en
     h.o_truth = floats_new(T * h.ldo);
     h.alpha = floats_new(T * h.ldab);
     h.beta = floats_new(T * h.ldab);
-    h.scratch = floats_new(3 * dv);
+    h.scratch = floats_new((int64_t)(fg_gdn_scratch_bytes(dk, dv) / sizeof(float)));
     fill_floats(h.S0, dk * dv, &state, kind);
     fill_floats(h.q, T * h.ldq, &state, kind);
     fill_floats(h.k, T * h.ldk, &state, kind);
@@ -122,9 +126,18 @@ static void head_free(struct head *h)
 static void run(const struct head *h, const struct fg_kernels *k, float *S, float *o, int64_t t0,
                 int64_t t1)
 {
-    k->deltanet(S, h->dk, h->dv, o + t0 * h->ldo, h->ldo, h->q + t0 * h->ldq, h->ldq,
-                h->k + t0 * h->ldk, h->ldk, h->v + t0 * h->ldv, h->ldv, h->alpha + t0 * h->ldab,
-                h->beta + t0 * h->ldab, h->ldab, t1 - t0, h->scratch);
+    const struct fg_gdn_rows rows = {.q = h->q + t0 * h->ldq,
+                                     .k = h->k + t0 * h->ldk,
+                                     .v = h->v + t0 * h->ldv,
+                                     .g = h->alpha + t0 * h->ldab,
+                                     .beta = h->beta + t0 * h->ldab,
+                                     .ldq = h->ldq,
+                                     .ldk = h->ldk,
+                                     .ldv = h->ldv,
+                                     .ldg = h->ldab,
+                                     .T = t1 - t0};
+    k->gdn(S, S, h->dk, h->dv, &(struct fg_gdn_pending){.n = 0}, &rows, o + t0 * h->ldo, h->ldo,
+           NULL, 0, h->scratch);
 }
 
 // Token by token in double, two passes over S (specs: model 4.1). S [dk][dv] and o [T][dv].

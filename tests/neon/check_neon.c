@@ -109,11 +109,9 @@ static void digest_sequence(const struct fg_kernels *k)
     float *key = numbers((POS + T) * D, &seed, NUMBERS_UNIT);
     float *value = numbers((POS + T) * D, &seed, NUMBERS_UNIT);
     float *state = numbers(D * D, &seed, NUMBERS_UNIT);
-    void *scratch = zeros((int64_t)fg_attn_scratch_bytes(T, G, D) + 3 * D * 4);
-    k->attention(o, (int64_t)G * D, q, (int64_t)G * D, key, D, value, D, POS, T, G, D, 0.25f,
-                 scratch);
-    add_bytes(o, (size_t)T * G * D * sizeof *o);
-    k->deltanet(state, D, D, o, D, q, D, key, D, value, D, key, value, 1, T, scratch);
+    void *scratch = zeros((int64_t)fg_gdn_scratch_bytes(D, D));
+    const struct fg_gdn_rows rows = {q, key, value, key, value, D, D, D, 1, T};
+    k->gdn(state, state, D, D, &(struct fg_gdn_pending){.n = 0}, &rows, o, D, NULL, 0, scratch);
     add_bytes(o, (size_t)T * D * sizeof *o);
     add_bytes(state, (size_t)D * D * sizeof *state);
     k->conv_silu(o, CHANNELS, q, CHANNELS, key, value, CHANNELS, 0, CHANNELS, TAPS, T);

@@ -11,8 +11,6 @@ void fg_fill_vector_avx2(struct fg_kernels *k)
     k->sigmoid_mul = fg_sigmoid_mul_avx2;
     k->rope = fg_rope_avx2;
     k->conv_silu = fg_conv_silu_avx2;
-    k->deltanet = fg_deltanet_avx2;
     k->deltanet_gates = fg_deltanet_gates_avx2;
-    k->attention = fg_attention_avx2;
     k->argmax = fg_argmax_avx2;
 }

@@ -11,8 +11,6 @@ void fg_fill_vector_avx512(struct fg_kernels *k)
     k->sigmoid_mul = fg_sigmoid_mul_avx512;
     k->rope = fg_rope_avx512;
     k->conv_silu = fg_conv_silu_avx512;
-    k->deltanet = fg_deltanet_avx512;
     k->deltanet_gates = fg_deltanet_gates_avx512;
-    k->attention = fg_attention_avx512;
     k->argmax = fg_argmax_avx512;
 }

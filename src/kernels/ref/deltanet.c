@@ -1,3 +1,5 @@
+// kernels/ref/deltanet.c: what stands before the recurrence of DeltaNet (gdn.c): convolution and
+// gates.
 #include "kernels/ref/lanes.h"
 #include "kernels/ref/math.h"
 #include "kernels/ref/vector.h"
@@ -15,39 +17,6 @@ void fg_conv_silu_ref(float *y, int64_t ldy, const float *u, int64_t ldu, const 
             }
             y[t * ldy + c] = fg_silu_f32(acc);
         }
-    }
-}
-
-void fg_deltanet_ref(float *S, int64_t dk, int64_t dv, float *o, int64_t ldo, const float *q,
-                     int64_t ldq, const float *k, int64_t ldk, const float *v, int64_t ldv,
-                     const float *alpha, const float *beta, int64_t ldab, int64_t T, float *scratch)
-{
-    float *m = scratch, *p = scratch + dv, *d = scratch + 2 * dv;
-    for (int64_t t = 0; t < T; t++) {
-        const float *qt = q + t * ldq, *kt = k + t * ldk, *vt = v + t * ldv;
-        float *ot = o + t * ldo;
-        float a = alpha[t * ldab], b = beta[t * ldab];
-
-        float lane[16] = {0};
-        for (int64_t i = 0; i < dk; i++)
-            lane[i % 16] = fmaf(kt[i], qt[i], lane[i % 16]);
-        float kq = fg_tree(lane);
-
-        for (int64_t j = 0; j < dv; j++)
-            m[j] = p[j] = 0.0f;
-        for (int64_t i = 0; i < dk; i++) {
-            for (int64_t j = 0; j < dv; j++) {
-                m[j] = fmaf(S[i * dv + j], kt[i], m[j]);
-                p[j] = fmaf(S[i * dv + j], qt[i], p[j]);
-            }
-        }
-        for (int64_t j = 0; j < dv; j++) {
-            d[j] = b * fmaf(-a, m[j], vt[j]);
-            ot[j] = fmaf(kq, d[j], a * p[j]);
-        }
-        for (int64_t i = 0; i < dk; i++)
-            for (int64_t j = 0; j < dv; j++)
-                S[i * dv + j] = fmaf(kt[i], d[j], a * S[i * dv + j]);
     }
 }
 

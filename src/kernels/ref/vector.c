@@ -11,8 +11,6 @@ void fg_fill_vector_ref(struct fg_kernels *k)
     k->sigmoid_mul = fg_sigmoid_mul_ref;
     k->rope = fg_rope_ref;
     k->conv_silu = fg_conv_silu_ref;
-    k->deltanet = fg_deltanet_ref;
     k->deltanet_gates = fg_deltanet_gates_ref;
-    k->attention = fg_attention_ref;
     k->argmax = fg_argmax_ref;
 }

@@ -17,13 +17,6 @@ int64_t fg_argmax_ref(const float *x, int64_t n);
 
 void fg_conv_silu_ref(float *y, int64_t ldy, const float *u, int64_t ldu, const float *hist,
                       const float *w, int64_t C, int64_t c0, int64_t c1, int K, int64_t T);
-void fg_deltanet_ref(float *S, int64_t dk, int64_t dv, float *o, int64_t ldo, const float *q,
-                     int64_t ldq, const float *k, int64_t ldk, const float *v, int64_t ldv,
-                     const float *alpha, const float *beta, int64_t ldab, int64_t T,
-                     float *scratch);
 void fg_deltanet_gates_ref(float *alpha, float *beta, const float *a, const float *b,
                            const float *neg_exp_A, const float *dt_bias, int64_t n);
-void fg_attention_ref(float *o, int64_t ldo, const float *q, int64_t ldq, const float *k,
-                      int64_t ldk, const float *v, int64_t ldv, int64_t pos, int64_t T, int64_t G,
-                      int64_t D, float scale, void *scratch);
 #endif
