@@ -181,17 +181,40 @@ static int check_build(struct forge_engine *e, const struct forge_engine_options
     return rc;
 }
 
-// A checkpoint or an export whose directory has its config; others are checked once they are open.
-static int check_directory(struct forge_engine *e, const struct forge_engine_options *o,
-                           struct fg_error *err)
+// The config of a GGUF file's metadata; whatever is wrong with the file is said when it is opened.
+static void read_gguf_config(struct fg_config *config, const char *path, bool *there,
+                             struct fg_arena *arena)
+{
+    struct fg_import *gguf;
+    struct fg_buf text = {0};
+    struct fg_json doc = {0};
+    *there = false;
+    if (fg_import_open(&gguf, path, NULL)) return;
+    *there = fg_import_config(gguf, NULL, &text, NULL) == 0 &&
+             fg_json_parse(&doc, text.data, text.len, path, NULL) == 0 &&
+             fg_config_parse(config, &doc, arena, NULL) == 0;
+    fg_json_close(&doc);
+    fg_buf_free(&text);
+    fg_import_close(gguf);
+}
+
+// What is no build: a checkpoint, an export, a GGUF file. Without a config to read, what was asked
+// for is checked once the model is open.
+static int check_files(struct forge_engine *e, const struct forge_engine_options *o,
+                       struct fg_error *err)
 {
     struct fg_arena arena;
     struct fg_config config;
     bool there = false;
+    int rc = 0;
     fg_arena_init(&arena, 0);
-    int rc = read_config(&config, o->model, &there, &arena, err);
-    if (rc == 0 && !there && o->model_dir)
-        rc = read_config(&config, o->model_dir, &there, &arena, err);
+    if (fg_file_exists(o->model)) {
+        read_gguf_config(&config, o->model, &there, &arena);
+    } else if (fg_dir_exists(o->model)) {
+        rc = read_config(&config, o->model, &there, &arena, err);
+        if (rc == 0 && !there && o->model_dir)
+            rc = read_config(&config, o->model_dir, &there, &arena, err);
+    }
     if (rc == 0 && there) {
         fg_contexts_of_config(&e->contexts, &config, e->numerics == FORGE_FAST);
         rc = choose(e, o, err);
@@ -306,8 +329,8 @@ int forge_engine_open(struct forge_engine **out, const struct forge_engine_optio
     }
     if (rc == 0 && fg_build_is(o->model))
         rc = prepare_build(e, o, err);
-    else if (rc == 0 && fg_dir_exists(o->model))
-        rc = check_directory(e, o, err);
+    else if (rc == 0 && !o->text_only)
+        rc = check_files(e, o, err);
     const struct fg_tile_source tiles = {.find = find_tiles, .ctx = e->compiled};
     const struct fg_model_options model = {.strict = o->strict,
                                            .model_dir = o->model_dir,
