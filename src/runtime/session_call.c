@@ -111,7 +111,7 @@ static int feed_block(struct fg_session *s, const struct fg_feed *feed, int64_t 
                            .n_out = with,
                            .cancel = feed->cancel,
                            .cancel_ctx = feed->ctx};
-    struct fg_best part;
+    struct fg_best part = {0};
     if (with && feed->best) {
         part = best_from(s, feed->best, at);
         call.best = &part;
@@ -257,7 +257,7 @@ int fg_session_verify_batch(struct fg_session *const *sessions, const int64_t *n
                            .logits = feed->logits,
                            .cancel = feed->cancel,
                            .cancel_ctx = feed->ctx};
-    struct fg_best part;
+    struct fg_best part = {0};
     if (call.n_out && feed->best) {
         part = best_from(first, feed->best, 0);
         call.best = &part;

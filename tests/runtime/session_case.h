@@ -171,9 +171,10 @@ static inline void check_rows(const struct fixture *f, int64_t at, int64_t n, co
 {
     const size_t V = vocab(f), X = tap_floats(f);
     for (size_t i = 0; i < (size_t)n; i++) {
-        if (logits && memcmp(logits + i * V, f->logits + ((size_t)at + i) * V, V * sizeof(float)))
+        if (logits &&
+            memcmp(logits + i * V, f->logits + ((size_t)at + i) * V, V * sizeof(float)) != 0)
             fail_msg("logits of row %" PRId64 " differ", at + (int64_t)i);
-        if (taps && memcmp(taps + i * X, f->taps + ((size_t)at + i) * X, X * sizeof(float)))
+        if (taps && memcmp(taps + i * X, f->taps + ((size_t)at + i) * X, X * sizeof(float)) != 0)
             fail_msg("taps of row %" PRId64 " differ", at + (int64_t)i);
     }
 }
@@ -202,8 +203,8 @@ static inline void try_rows(const struct fixture *f, struct fg_session *s, int64
     struct fg_error err = {0};
     const int64_t at = fg_session_pos(s);
     int32_t ids[FG_SESSION_VERIFY_MAX];
-    float *out = calloc((size_t)n * vocab(f), sizeof *out);
-    float *taps = calloc((size_t)n * tap_floats(f), sizeof *taps);
+    float *out = calloc(FG_SESSION_VERIFY_MAX * vocab(f), sizeof *out);
+    float *taps = calloc(FG_SESSION_VERIFY_MAX * tap_floats(f), sizeof *taps);
     for (int64_t i = 0; i < n; i++) {
         int32_t id = at + i < f->n ? f->ids[at + i] : 0;
         ids[i] = i < right ? id : (int32_t)((id + 1 + i) % f->m->config.vocab);
@@ -302,7 +303,7 @@ static inline void check_same(struct fg_session *a, struct fg_session *b)
     assert_memory_equal(fg_session_ids(a), fg_session_ids(b), (size_t)pos * sizeof(int32_t));
     assert_int_equal(a->state_floats, b->state_floats);
     if (memcmp(a->states[a->state.cur], b->states[b->state.cur],
-               (size_t)a->state_floats * sizeof(float)))
+               (size_t)a->state_floats * sizeof(float)) != 0)
         fail_msg("recurrent states differ at position %" PRId64, pos);
     for (int64_t i = 0; i < c->n_layers && pos > 0; i++)
         for (int64_t h = 0; !c->is_linear[i] && h < c->n_kv_heads; h++)

@@ -88,7 +88,7 @@ static void recompute(struct naive *m, const int32_t *ids, int64_t n, int64_t n_
 static void check_logits(struct naive *m, const int32_t *ids, int64_t n, int64_t n_new,
                          const float *logits)
 {
-    uint64_t h = 0, at[FG_SESSION_ROWS_MAX];
+    uint64_t h = 0, at[POSITIONS + FG_SESSION_VERIFY_MAX] = {0};
     bool missing = false;
     for (int64_t i = 0; i < n; i++) {
         h = prefix_hash(h, ids[i]);
