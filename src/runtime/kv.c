@@ -330,8 +330,8 @@ static void copy_page(const struct fg_kv *kv, const struct fg_kv_head *to,
 {
     memcpy(to->k, from->k, (size_t)kv->part_bytes[KEYS]);
     memcpy(to->v, from->v, (size_t)kv->part_bytes[VALUES]);
-    if (to->ks) memcpy(to->ks, from->ks, (size_t)kv->part_bytes[KEY_SCALES]);
-    if (to->vs) memcpy(to->vs, from->vs, (size_t)kv->part_bytes[VALUE_SCALES]);
+    if (to->ks && from->ks) memcpy(to->ks, from->ks, (size_t)kv->part_bytes[KEY_SCALES]);
+    if (to->vs && from->vs) memcpy(to->vs, from->vs, (size_t)kv->part_bytes[VALUE_SCALES]);
 }
 
 // Rows [first, last) of the layouts of kernels/kv.h, where the tokens of a row lie apart: arrays
@@ -365,8 +365,8 @@ static void copy_rows(const struct fg_kv_head *to, const struct fg_kv_head *from
             copy_tokens(to->v + d * stripe, from->v + d * stripe, 32, 4, 1, first, last);
     else
         memcpy(to->v + first * row, from->v + first * row, (size_t)(n * row));
-    if (to->ks) memcpy(to->ks + first, from->ks + first, (size_t)n * sizeof *to->ks);
-    if (to->vs) memcpy(to->vs + first, from->vs + first, (size_t)n * sizeof *to->vs);
+    if (to->ks && from->ks) memcpy(to->ks + first, from->ks + first, (size_t)n * sizeof *to->ks);
+    if (to->vs && from->vs) memcpy(to->vs + first, from->vs + first, (size_t)n * sizeof *to->vs);
 }
 
 void fg_kv_page_get(const struct fg_kv *kv, int64_t page, void *out)
@@ -384,8 +384,7 @@ void fg_kv_page_put(struct fg_kv *kv, int64_t page, int64_t first, int64_t last,
     const int64_t n_heads = kv->shape.n_heads;
     for (int64_t i = 0; i < kv->n_ranges; i++) {
         // Only read: a head has no constant form.
-        struct fg_kv_head from =
-            fg_kv_page_head(&kv->shape, (void *)(uintptr_t)in, i / n_heads, i % n_heads);
+        struct fg_kv_head from = fg_kv_page_head(&kv->shape, (void *)in, i / n_heads, i % n_heads);
         struct fg_kv_head to = from_page(kv, kv->heads[i], page);
         if (first == 0 && last == FG_KV_PAGE)
             copy_page(kv, &to, &from);
