@@ -14,16 +14,16 @@
 #define ATTN_STRIPE_BYTES (FG_KV_PAGE * ATTN_STRIPE)
 #define ATTN_P_MAX 32767.0f
 
-// Scratch.
+#define ATTN_ROWS_MAX 32 // of a block
+#define ATTN_LD 272 // floats of a row of scores: of 256, and as many rows would meet in few sets
+
+// Scratch: less for a row than it is made for, so it holds more rows.
 struct attn_scratch {
-    float s[FG_ATTN_BLOCK_MAX][FG_KV_PAGE]; // scores, then e_t, then w_t
-    // Integer probabilities, for VPDPBUSD [2][256] bytes, the high ones first, for VPMADDWD [64
-    // quads][2] pairs of 16 bits, of tokens 0, 2 and 1, 3.
-    uint8_t p[FG_ATTN_BLOCK_MAX][2 * FG_KV_PAGE];
     float ks[FG_KV_PAGE], vs[FG_KV_PAGE];
-    // Query codes for VPMADDWD, [rows][W / 4][2] pairs of 16 bits, of dims 0, 2 and 1, 3.
-    // Query codes for VPMADDWD, [rows][W / 4][2] pairs of 16 bits, of dims 0, 2 and 1, 3.
-    int32_t q[];
+    // Scores, then e_t, then w_t. Then integer probabilities in the first 512 bytes of a row: for
+    // VPDPBUSD and tiles [2][256] bytes, the high ones first; for VPMADDWD [64 quads][2] pairs of
+    // 16 bits, of tokens 0, 2 and 1, 3.
+    float s[ATTN_ROWS_MAX][ATTN_LD];
 };
 
 struct attn_block {
@@ -33,17 +33,18 @@ struct attn_block {
     const uint8_t *k, *v; // the tile's page
     enum fg_kv_format format;
     int64_t D, W;
-    int64_t r0, n;                   // query rows
-    int64_t seen[FG_ATTN_BLOCK_MAX]; // tokens of the tile, ascending, the first at least 1
-    int64_t groups;                  // that any row sees
+    int64_t r0, n;               // query rows
+    int64_t seen[ATTN_ROWS_MAX]; // tokens of the tile, ascending, the first at least 1
+    int64_t groups;              // that any row sees
     // The first block of a tile brings what comes next into the cache: the page's next part, the
     // values, and the next page, where one will be read, else NULL.
     bool first;
     const uint8_t *next_k;
     // After the softmax: triples without o, pm / 32767, and how o goes into the running one:
     // fma(o, a, o2 * b), or o2 alone where `empty`, or nothing where `keep`.
-    _Alignas(64) float m[16], l[16], unit[16], a[16], b[16];
-    __mmask16 empty, keep;
+    _Alignas(64) float m[ATTN_ROWS_MAX], l[ATTN_ROWS_MAX], unit[ATTN_ROWS_MAX];
+    _Alignas(64) float a[ATTN_ROWS_MAX], b[ATTN_ROWS_MAX];
+    uint32_t empty, keep; // bits
 };
 
 typedef void (*attn_part_fn)(struct attn_block *b);
@@ -72,6 +73,11 @@ void fg_attn_tile_avx512(const struct fg_attn_acc *acc, const struct fg_kv_head 
 void fg_attn_tile_fast_avx512vnni(const struct fg_attn_acc *acc, const struct fg_kv_head *kv,
                                   int64_t tile, const struct fg_attn_rows *rows, int64_t r0,
                                   int64_t r1, void *scratch);
+
+FG_INLINE uint8_t *attn_p(const struct attn_block *b, int64_t row)
+{
+    return (uint8_t *)b->mem->s[row];
+}
 
 // Rows that go through the registers together, of n that are left: 6, 4, 3, 2 or 1.
 static inline int64_t attn_together(int64_t n)

@@ -81,7 +81,7 @@ static void scores(struct attn_block *b)
 FG_INLINE void weigh(const int R, const int S, const struct attn_block *b, int64_t row,
                      int64_t stripe, const uint8_t *ahead)
 {
-    const uint8_t *v = b->v + stripe * ATTN_STRIPE_BYTES, *p = b->mem->p[row];
+    const uint8_t *v = b->v + stripe * ATTN_STRIPE_BYTES, *p = attn_p(b, row);
     const int64_t quads = b->groups * ATTN_TOKENS / 4;
     __m512i acc[24]; // [R][S][high, low][32 dims]
     FG_UNROLL_FULL
@@ -96,7 +96,7 @@ FG_INLINE void weigh(const int R, const int S, const struct attn_block *b, int64
             FG_UNROLL_FULL
             for (int r = 0; r < R; r++) {
                 __m512i *a = acc + (r * S + s) * 4;
-                const uint8_t *pr = p + r * 2 * FG_KV_PAGE + 4 * s;
+                const uint8_t *pr = p + r * 4 * ATTN_LD + 4 * s;
                 const __m512i high = four(pr), low = four(pr + FG_KV_PAGE);
                 dot4(&a[0], high, v0);
                 dot4(&a[1], high, v1);
