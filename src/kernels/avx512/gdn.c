@@ -7,6 +7,7 @@
 #include "kernels/avx512/math.h"
 #include "kernels/inline.h"
 #include "kernels/levels.h"
+#include <assert.h>
 #include <stdbool.h>
 
 enum { VECS = 4, WIDE = 16 * VECS }; // registers and columns of a full stripe
@@ -176,6 +177,7 @@ static void fg_gdn_avx512(const float *S, float *S_out, int64_t dk, int64_t dv,
                           const struct fg_gdn_pending *pending, const struct fg_gdn_rows *rows,
                           float *o, int64_t ldo, float *d, int64_t ldd, float *scratch)
 {
+    assert(S && (S_out || (d && pending->n == 0)));
     const struct call a = {.S = S,
                            .S_out = S_out,
                            .dk = dk,

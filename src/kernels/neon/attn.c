@@ -202,11 +202,8 @@ static void integer_weights(struct work *w, int r)
     for (int t = 0; t < end; t += 4) {
         float32x4_t x = vmulq_f32(vld1q_f32(e + t), vld1q_f32(w->vs + t));
         vst1q_f32(e + t, x);
+        most = vmaxnmq_f32(most, x); // scales of tokens that it does not see give 0 or NaN
     }
-    for (int t = n; t < end; t++)
-        e[t] = 0.0f;
-    for (int t = 0; t < end; t += 4)
-        most = vmaxnmq_f32(most, vld1q_f32(e + t));
     const float pm = vmaxnmvq_f32(most);
     w->unit[r] = pm / P_MAX;
 
