@@ -109,14 +109,14 @@ static void score_few(const struct attn_block *b, int64_t step, const uint8_t *a
         _tile_loadd(A0, q, W);
         _tile_loadd(B0, k, 64);
         _tile_dpbsud(C0, A0, B0);
-        if (ahead) attn_ahead(ahead + d * 64, 32);
+        if (ahead) attn_ahead(ahead + d * 16, stride, 8);
         scale_row(4, qsum, qs, &w);
         _tile_loadd(B0, k + stride, 64);
         _tile_dpbsud(C1, A0, B0);
         scale_row(4, qsum, qs, &w);
         _tile_loadd(B0, k + 2 * stride, 64);
         _tile_dpbsud(C2, A0, B0);
-        if (ahead) attn_ahead(ahead + d * 64 + 2048, 32);
+        if (ahead) attn_ahead(ahead + d * 16 + 512, stride, 8);
         scale_row(4, qsum, qs, &w);
         _tile_loadd(B0, k + 3 * stride, 64);
         _tile_dpbsud(C3, A0, B0);
@@ -164,7 +164,7 @@ static void score_many(const struct attn_block *b, int64_t step, const uint8_t *
         scale_row(2, qsum, qs, &w);
         _tile_loadd(B1, k + stride, 64);
         _tile_dpbsud(C1, A0, B1);
-        if (ahead) attn_ahead(ahead + d * 32, 32);
+        if (ahead) attn_ahead(ahead + d * 16, stride, 8);
         scale_row(2, qsum, qs, &w);
         scale_row(2, qsum, qs, &w);
         _tile_loadd(A1, q2 + d, W);
@@ -199,7 +199,7 @@ static void scores(struct attn_block *b)
             continue;
         }
         score_many(b, 2 * g, ahead, &w);
-        score_many(b, 2 * g + 1, ahead ? ahead + 32 * b->W : NULL, &w);
+        score_many(b, 2 * g + 1, ahead ? ahead + 512 : NULL, &w);
     }
     while (w.at < w.end && b->n <= TILE_ROWS)
         scale_row(4, qsum, qs, &w);
@@ -255,7 +255,7 @@ FG_INLINE void weigh_few(const bool plain, const struct attn_block *b, int64_t s
         _tile_loadd(A0, p, stride);
         _tile_loadd(B0, v, 128);
         _tile_dpbusd(C0, A0, B0);
-        if (ahead) attn_ahead(ahead + 2048 * g, 32);
+        if (ahead) attn_ahead(ahead + 512 * g, ATTN_AHEAD_BYTES, 8);
         fold_row(plain, 2, b, W, &f);
         _tile_loadd(B1, v + 64, 128);
         _tile_dpbusd(C1, A0, B1);
@@ -293,7 +293,7 @@ FG_INLINE void weigh_many(const bool plain, const struct attn_block *b, int64_t 
         fold_row(plain, 1, b, W, &f);
         _tile_loadd(A1, p2, stride);
         _tile_dpbusd(C2, A1, B0);
-        if (ahead) attn_ahead(ahead + 1024 * g, 16);
+        if (ahead) attn_ahead(ahead + 512 * g, ATTN_AHEAD_BYTES, 4);
         fold_row(plain, 1, b, W, &f);
         fold_row(plain, 1, b, W, &f);
         _tile_loadd(A0, p + FG_KV_PAGE, stride);
@@ -326,7 +326,7 @@ FG_INLINE void weigh(const bool plain, const struct attn_block *b)
             continue;
         }
         weigh_many(plain, b, 2 * i, &sums[0], ahead, &f);
-        weigh_many(plain, b, 2 * i + 1, &sums[1], ahead ? ahead + ATTN_STRIPE_BYTES / 2 : NULL, &f);
+        weigh_many(plain, b, 2 * i + 1, &sums[1], ahead ? ahead + 256 : NULL, &f);
     }
     while (f.at < f.end && b->n <= TILE_ROWS)
         fold_row(plain, 2, b, b->W, &f);

@@ -95,7 +95,9 @@ FG_INLINE void score(const enum fg_kv_format f, const int R, const int C,
         acc[i] = _mm512_setzero_ps();
     int64_t d = 0;
     for (; d + 4 <= D; d += 4) {
-        if (ahead) attn_ahead(ahead + d * bytes * regs, regs * bytes / 16);
+        FG_UNROLL_FULL
+        for (int c = 0; ahead && c < regs; c += 4)
+            attn_ahead(ahead + d * bytes + c * stride, stride, bytes / 16);
         FG_UNROLL_FULL
         for (unsigned j = 0; j < 4; j++)
             score_dim(f, R, regs, acc, k, stride, q, W, d + j, j, ks);

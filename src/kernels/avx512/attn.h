@@ -102,8 +102,12 @@ FG_INLINE void attn_combine16_i32(const struct attn_block *b, int64_t i, int64_t
     attn_combine16(b, i, d, _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(b->unit[i])));
 }
 
-// What is read soon while `step` groups of INT8 keys from g on are read: as many after them, or the
-// first values. NULL for all but the first block of a tile.
+// What is read soon comes into the second cache meanwhile, from four places at once: the core's own
+// prefetchers then follow four streams, and have more lines on the way than prefetches alone can.
+
+// Where it begins while `step` groups of INT8 keys from g on are read: as many after them, or the
+// first values, in four places 16 * W apart for each group. NULL for all but the first block of a
+// tile.
 static inline const uint8_t *attn_ahead_of_group(const struct attn_block *b, int64_t g,
                                                  int64_t step)
 {
@@ -111,21 +115,23 @@ static inline const uint8_t *attn_ahead_of_group(const struct attn_block *b, int
     return g + step < ATTN_GROUPS ? b->k + (g + step) * ATTN_TOKENS * b->W : b->v;
 }
 
-// The same for a stripe of INT8 values: two stripes on, or the first keys of the next page.
+// The same for a stripe of INT8 values: of the two stripes after this pair of stripes, or of the
+// first keys of the next page, half of each of four places ATTN_AHEAD_BYTES apart.
+#define ATTN_AHEAD_BYTES (ATTN_STRIPE_BYTES / 2)
 static inline const uint8_t *attn_ahead_of_stripe(const struct attn_block *b, int64_t stripe)
 {
-    const int64_t stripes = b->W / ATTN_STRIPE, next = stripe + 2;
+    const int64_t stripes = b->W / ATTN_STRIPE, next = stripe - stripe % 2 + 2;
+    const int64_t half = stripe % 2 * (ATTN_AHEAD_BYTES / 2);
     if (!b->first) return NULL;
-    if (next < stripes) return b->v + next * ATTN_STRIPE_BYTES;
-    if (!b->next_k || next >= 2 * stripes) return NULL;
-    return b->next_k + (next - stripes) * ATTN_STRIPE_BYTES;
+    if (next < stripes) return b->v + next * ATTN_STRIPE_BYTES + half;
+    return b->next_k ? b->next_k + half : NULL;
 }
 
-// Prefetches lines.
-FG_INLINE void attn_ahead(const uint8_t *at, const int lines)
+// Prefetches lines at each of four places.
+FG_INLINE void attn_ahead(const uint8_t *at, int64_t apart, const int lines)
 {
     FG_UNROLL_FULL
-    for (int i = 0; i < lines; i++)
-        _mm_prefetch((const char *)at + 64 * i, _MM_HINT_T1);
+    for (int i = 0; i < 4 * lines; i++)
+        _mm_prefetch((const char *)at + i % 4 * apart + i / 4 * 64, _MM_HINT_T1);
 }
 #endif

@@ -40,7 +40,9 @@ FG_INLINE void score(const int R, const int C, const struct attn_block *b, int64
         FG_UNROLL_FULL
         for (int c = 0; c < regs; c++)
             kj[c] = _mm512_load_si512(k + c * stride);
-        if (ahead) attn_ahead(ahead + j * 64 * regs, regs);
+        FG_UNROLL_FULL
+        for (int c = 0; ahead && c < regs; c += 4)
+            attn_ahead(ahead + 64 * j + c * stride, stride, 1);
         FG_UNROLL_FULL
         for (int r = 0; r < R; r++) {
             __m512i qr = four(q + r * b->W);
@@ -89,7 +91,7 @@ FG_INLINE void weigh(const int R, const int S, const struct attn_block *b, int64
     for (int i = 0; i < R * S * 4; i++)
         acc[i] = _mm512_setzero_si512();
     for (int64_t j = 0; j < quads; j += S, v += 128 * S, p += 4 * S) {
-        if (ahead) attn_ahead(ahead + 128 * j, 2 * S);
+        if (ahead && j % 2 == 0) attn_ahead(ahead + 32 * j, ATTN_AHEAD_BYTES, S < 2 ? 1 : S / 2);
         FG_UNROLL_FULL
         for (int s = 0; s < S; s++) {
             const __m512i v0 = _mm512_load_si512(v + 128 * s);
