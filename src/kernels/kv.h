@@ -30,8 +30,8 @@
 //     even, at most 32767;  O[d] = sum_t P_t * vc_t[d], an exact integer;
 //     o[d] = (float)O[d] * (pm / 32767)
 // COMBINE (m, l, o) with a later (m2, l2, o2). The first empty (m = -infinity): the other as it is,
-// whatever it is, so that what is not a number stays so. Else the other empty: the first, unchanged.
-// Else M = max(m, m2), a = exp(m - M), b = exp(m2 - M);
+// whatever it is, so that what is not a number stays so. Else the other empty: the first,
+// unchanged. Else M = max(m, m2), a = exp(m - M), b = exp(m2 - M);
 //   l = fma(l, a, l2 * b);  o[d] = fma(o[d], a, o2[d] * b);  m = M.
 // A segment is the left fold of its tiles, ascending; a row the left fold of its segments; the
 // result is o[d] / l.

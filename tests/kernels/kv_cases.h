@@ -77,11 +77,12 @@ static inline const char *pages_differ(const struct pages *a, const struct pages
 {
     const size_t scales = (size_t)a->n * FG_KV_PAGE * 2;
     const enum fg_kv_format f = a->h.format;
-    if (memcmp(a->k.data, b->k.data, (size_t)(a->n * fg_kv_k_page_bytes(f, a->h.D)))) return "keys";
-    if (memcmp(a->v.data, b->v.data, (size_t)(a->n * fg_kv_v_page_bytes(f, a->h.D))))
+    if (memcmp(a->k.data, b->k.data, (size_t)(a->n * fg_kv_k_page_bytes(f, a->h.D))) != 0)
+        return "keys";
+    if (memcmp(a->v.data, b->v.data, (size_t)(a->n * fg_kv_v_page_bytes(f, a->h.D))) != 0)
         return "values";
-    if (memcmp(a->ks.data, b->ks.data, scales)) return "scales of keys";
-    if (memcmp(a->vs.data, b->vs.data, scales)) return "scales of values";
+    if (memcmp(a->ks.data, b->ks.data, scales) != 0) return "scales of keys";
+    if (memcmp(a->vs.data, b->vs.data, scales) != 0) return "scales of values";
     return NULL;
 }
 #endif

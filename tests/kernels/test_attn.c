@@ -617,8 +617,8 @@ static void check_company(const struct problem *p, const struct fg_kernels *kn, 
         attend(kn, fast, &part.h, &rows.r, p->first, &got);
         const struct fg_attn_acc want = {whole.m + r0, whole.l + r0, whole.o + r0 * p->W};
         char how[80];
-        snprintf(how, sizeof how, "rows [%lld, %lld) alone, garbage %u", (long long)r0,
-                 (long long)(r0 + n), garbage);
+        snprintf(how, sizeof how, "%lld rows from %lld alone, garbage %u", (long long)n,
+                 (long long)r0, garbage);
         expect_same(p, kn->isa, fast, how, &got, &want, n);
         acc_free(&got);
         rows_free(&rows);
@@ -777,7 +777,7 @@ static void check_query(const struct fg_kernels *kn, const float *q, int64_t D, 
     memset(qc.data, 0x55, (size_t)((W + 63) / 64 * 64));
     float qs = CANARY;
     kn->attn_query((int8_t *)qc.data, &qs, &got_sum, q, D, scale);
-    if (!same_float(qs, s * scale) || got_sum != sum || memcmp(qc.data, want, (size_t)W))
+    if (!same_float(qs, s * scale) || got_sum != sum || memcmp(qc.data, want, (size_t)W) != 0)
         fail_msg("%s, %s, D %lld: scale %a, sum %d, expected %a, %d", kn->isa, what, (long long)D,
                  (double)qs, got_sum, (double)(s * scale), sum);
     for (int64_t d = W; d < (W + 63) / 64 * 64; d++)
@@ -938,7 +938,7 @@ static void test_double(void **state)
             for (int level = 0; level < n_levels; level++) {
                 attend(levels[level], false, &p.kv.h, &p.rows.r, 0, &total);
                 for (int64_t r = 0; r < p.n; r++) {
-                    double want[FG_KV_WIDTH_MAX];
+                    double want[FG_KV_WIDTH_MAX] = {0};
                     float out[FG_KV_WIDTH_MAX];
                     const double largest = in_double(want, &x, p.rows.r.q + r * p.W,
                                                      p.rows.r.pos[r] + 1, p.rows.r.scale);

@@ -495,7 +495,7 @@ static void test_worked_example(void **state)
 {
     (void)state;
     struct exact x = worked_example();
-    double S[16], d[4], o[4];
+    double S[16], d[4] = {0}, o[4] = {0};
     for (int t = 0; t < 3; t++) {
         const double log_g = log(x.g[t]);
         expect_values("beta", x.beta + t, beta_want + t, 1, 1e-6);
@@ -557,6 +557,56 @@ static void test_worked_example(void **state)
 // ---- Bits.
 
 static const int64_t sizes[] = {4, 16, 40, 64, 128, 96, 5, 1, 24, 33};
+
+// The formulas of gdn.h once more, element by element.
+static void by_rules(const struct head *h, struct result *r)
+{
+    const int64_t dk = h->dk, dv = h->dv;
+    memcpy(r->S, h->S, (size_t)(dk * dv) * 4);
+    for (int64_t t = 0; t < h->T; t++) {
+        const float *q = h->q + t * h->ldq, *k = h->k + t * h->ldk;
+        const float g = h->g[t * h->ldg], beta = h->beta[t * h->ldg];
+        float lane[16] = {0};
+        for (int64_t i = 0; i < dk; i++)
+            lane[i % 16] = fmaf(k[i], q[i], lane[i % 16]);
+        for (int half = 8; half > 0; half /= 2)
+            for (int j = 0; j < half; j++)
+                lane[j] += lane[j + half];
+        for (int64_t j = 0; j < dv; j++) {
+            float *S = r->S + j, m = 0, p = 0;
+            for (int64_t i = 0; i < dk; i++) {
+                m = fmaf(S[i * dv], k[i], m);
+                p = fmaf(S[i * dv], q[i], p);
+            }
+            const float d = beta * fmaf(-g, m, h->v[t * h->ldv + j]);
+            r->d[t * h->ldd + j] = d;
+            r->o[t * h->ldo + j] = fmaf(lane[0], d, g * p);
+            for (int64_t i = 0; i < dk; i++)
+                S[i * dv] = fmaf(k[i], d, g * S[i * dv]);
+        }
+    }
+}
+
+static void test_rules(void **state)
+{
+    (void)state;
+    for (int64_t a = 0; a < COUNT(sizes); a++)
+        for (int kind = 0; kind < N_NUMBERS; kind++) {
+            const int64_t dv = sizes[(a * 7 + kind) % COUNT(sizes)];
+            struct head h = head_random(sizes[a], dv, 5, (uint64_t)a + 50, (enum numbers)kind);
+            struct result want = result_new(&h);
+            by_rules(&h, &want);
+            for (int level = 0; level < n_levels; level++) {
+                struct result got = result_new(&h);
+                run(levels[level], &h, h.S, NULL, NULL, 0, 0, 0, h.T, got.o, got.d);
+                run(levels[level], &h, h.S, got.S, got.d, 0, h.T, h.T, h.T, got.o, NULL);
+                expect_result(&h, levels[level]->isa, "rules", &got, &want);
+                result_free(&got);
+            }
+            result_free(&want);
+            head_free(&h);
+        }
+}
 
 // Rows before `pending` are not used; then pending ones, then T: committed and tried, S_out
 // separate, S_out = S and none.
@@ -738,8 +788,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_worked_example), cmocka_unit_test(test_chunks),
-        cmocka_unit_test(test_levels),         cmocka_unit_test(test_ways),
-        cmocka_unit_test(test_drift),
+        cmocka_unit_test(test_rules),          cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_ways),           cmocka_unit_test(test_drift),
     };
     return cmocka_run_group_tests_name("kernels.gdn", tests, setup, NULL);
 }

@@ -74,8 +74,8 @@ static void check_golden(const struct golden *g, const int8_t *code, uint16_t sc
         squares += code[i] * code[i];
         max = abs(code[i]) > max ? abs(code[i]) : max;
     }
-    if (scale != g->bits || memcmp(code, g->first, 12) || sum != g->sum || squares != g->squares ||
-        max != g->max)
+    if (scale != g->bits || memcmp(code, g->first, 12) != 0 || sum != g->sum ||
+        squares != g->squares || max != g->max)
         fail_msg("%s, %s: scale %04x, codes %d %d %d ..., sum %d, squares %d, max %d", isa, g->name,
                  scale, code[0], code[1], code[2], sum, squares, max);
 }
@@ -289,7 +289,7 @@ static void test_order_of_bytes(void **state)
                             uint8_t want[4];
                             memcpy(want, d < D ? k + (size_t)(t * D + d) * kb : zero, kb);
                             if (fg_kv_k8(format)) want[0] = (uint8_t)(want[0] + 128);
-                            if (memcmp(at, want, kb))
+                            if (memcmp(at, want, kb) != 0)
                                 fail_msg("%s, D %lld: key of token %lld, dim %lld", format_names[f],
                                          (long long)D, (long long)t, (long long)d);
                         }
@@ -302,7 +302,7 @@ static void test_order_of_bytes(void **state)
                     for (int64_t c = 0; c < (v8 ? 32 : W); c++)
                         for (int64_t e = 0; e < (v8 ? 4 : 1); e++, at += vb) {
                             const int64_t d = v8 ? a * 32 + c : c, t = v8 ? b * 4 + e : b;
-                            if (memcmp(at, d < D ? v + (size_t)(t * D + d) * vb : zero, vb))
+                            if (memcmp(at, d < D ? v + (size_t)(t * D + d) * vb : zero, vb) != 0)
                                 fail_msg("%s, D %lld: value of token %lld, dim %lld",
                                          format_names[f], (long long)D, (long long)t, (long long)d);
                         }

@@ -309,9 +309,12 @@ static bool same_floats(const float *a, const float *b, int64_t n)
     return true;
 }
 
+// Empty; l and o are NaN, which must not show.
 static struct fg_attn_acc triples_new(int64_t n, int64_t W)
 {
     struct fg_attn_acc a = {.m = zeros(n * 4), .l = zeros(n * 4), .o = zeros(n * W * 4)};
+    memset(a.l, 0xFF, (size_t)n * 4);
+    memset(a.o, 0xFF, (size_t)(n * W) * 4);
     for (int64_t r = 0; r < n; r++)
         a.m[r] = -INFINITY;
     return a;
@@ -412,11 +415,22 @@ static void check_attention(struct attn_case c)
     pages_free(&kv);
 }
 
-// Rows that hold something that is not finite are refused; codes of queries of every kind.
+// Rows from the smallest scale to past the largest FP16; rows that hold something that is not
+// finite, which are refused; codes of queries of every kind.
 static void check_special(struct attn_case c)
 {
-    struct pages kv = pages_new(c.format, c.D, 1);
+    struct pages kv = pages_new(c.format, c.D, 1), want = pages_new(c.format, c.D, 1);
     float *x = zeros(2 * c.D * 4);
+    pages_fill(&kv, 0xFF, 0x7E00);
+    pages_fill(&want, 0xFF, 0x7E00);
+    for (int t = 0; t < 120; t++) {
+        fill_floats(x, 2 * c.D, &c.seed, NUMBERS_UNIT);
+        for (int64_t i = 0; i < 2 * c.D; i++)
+            x[i] = ldexpf(x[i], t / 3 - 20);
+        bool done = c.k->kv_store(&kv.h, t, x, x + c.D);
+        expect_attn(c.ref->kv_store(&want.h, t, x, x + c.D) && done, "kv_store", &c);
+    }
+    expect_attn(!pages_differ(&kv, &want), "kv_store", &c);
     for (int64_t i = 0; i < 2 * c.D; i++) {
         fill_floats(x, 2 * c.D, &c.seed, NUMBERS_UNIT);
         x[i] = i % 3 ? i % 3 == 1 ? INFINITY : -INFINITY : NAN;
@@ -435,6 +449,7 @@ static void check_special(struct attn_case c)
     }
     free(x);
     pages_free(&kv);
+    pages_free(&want);
 }
 
 static void check_kv(const struct fg_kernels *k, const struct fg_kernels *ref)

@@ -89,26 +89,26 @@ FG_INLINE void score_blocks(const struct work *w, int64_t b, const int part, con
     const int64_t bytes = w->W * 16 * (part == F32 ? 4 : part == F16 ? 2 : 1);
     const uint8_t *k = w->k + b * bytes;
     __m256 sum[12];
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int i = 0; i < R * B * 2; i++)
         sum[i] = _mm256_setzero_ps();
     for (int64_t d = 0; d < w->D; d++) {
         __m256 key[8];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int i = 0; i < B * 2; i++)
             key[i] = key8(part, k + i / 2 * bytes, d, i % 2, w->ks + (b + i / 2) * 16);
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int r = 0; r < R; r++) {
             const __m256 q = _mm256_broadcast_ss(w->q + r * w->W + d);
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int i = 0; i < B * 2; i++)
                 sum[r * B * 2 + i] = _mm256_fmadd_ps(q, key[i], sum[r * B * 2 + i]);
         }
     }
     const __m256 scale = _mm256_set1_ps(w->scale);
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int r = 0; r < R; r++) {
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int i = 0; i < B * 2; i++)
             _mm256_store_ps(w->e + r * FG_KV_PAGE + b * 16 + i * 8,
                             _mm256_mul_ps(sum[r * B * 2 + i], scale));
@@ -137,19 +137,19 @@ FG_INLINE void score_codes(const struct work *w, const int R)
     for (int t = 0; t < w->most; t += 8) {
         const uint8_t *k = w->k + t / 16 * 16 * w->W + t % 16 * 4;
         __m256i sum[ROWS];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int r = 0; r < R; r++) // keys have 128 added
             sum[r] = _mm256_set1_epi32(-128 * w->qsum[r]);
         for (int64_t d = 0; d < w->W; d += 4, k += 64) {
             const __m256i key = _mm256_load_si256((const __m256i *)k);
             const __m256i even = _mm256_and_si256(key, low_bytes);
             const __m256i odd = _mm256_srli_epi16(key, 8);
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int r = 0; r < R; r++)
                 sum[r] = add_fours(sum[r], even, odd, w->q16 + r * FG_KV_WIDTH_MAX + d);
         }
         const __m256 ks = _mm256_load_ps(w->ks + t);
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int r = 0; r < R; r++) {
             __m256 s = _mm256_mul_ps(_mm256_cvtepi32_ps(sum[r]), _mm256_set1_ps(w->qs[r]));
             _mm256_store_ps(w->e + r * FG_KV_PAGE + t, _mm256_mul_ps(s, ks));
@@ -220,9 +220,8 @@ static void integer_weights(struct work *w, int r)
     __m256 most = _mm256_setzero_ps();
     for (int t = 0; t < end; t += 8) {
         __m256 x = _mm256_mul_ps(_mm256_load_ps(e + t), _mm256_load_ps(w->vs + t));
-        x = before(n, t, x);
         _mm256_store_ps(e + t, x);
-        most = _mm256_max_ps(x, most);
+        most = _mm256_max_ps(x, most); // scales of tokens that it does not see give 0 or NaN
     }
     const float pm = max_lane(most);
     w->unit[r] = pm / P_MAX;
@@ -274,36 +273,36 @@ FG_INLINE void output_columns(const struct work *w, int64_t d, const int part, c
                               const int C)
 {
     __m256 sum[12];
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int i = 0; i < R * C; i++)
         sum[i] = _mm256_setzero_ps();
     int t = 0;
     for (; t < w->common; t++) {
         __m256 v[8];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int c = 0; c < C; c++)
             v[c] = value8(w, part, t, d + 8 * c);
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int r = 0; r < R; r++) {
             const __m256 e = _mm256_broadcast_ss(w->e + r * FG_KV_PAGE + t);
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int c = 0; c < C; c++)
                 sum[r * C + c] = _mm256_fmadd_ps(e, v[c], sum[r * C + c]);
         }
     }
     for (; t < w->most; t++) { // not for all rows: the others keep their bits
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int r = 0; r < R; r++) {
             if (t >= w->seen[r]) continue;
             const __m256 e = _mm256_broadcast_ss(w->e + r * FG_KV_PAGE + t);
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int c = 0; c < C; c++)
                 sum[r * C + c] = _mm256_fmadd_ps(e, value8(w, part, t, d + 8 * c), sum[r * C + c]);
         }
     }
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int r = 0; r < R; r++) {
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int c = 0; c < C; c++)
             fold(w, r, d + 8 * c, sum[r * C + c]);
     }
@@ -331,18 +330,18 @@ FG_INLINE void output_codes(const struct work *w, const int R)
     for (int64_t d = 0; d < w->W; d += 8) {
         const uint8_t *v = w->v + d / 32 * 32 * FG_KV_PAGE + d % 32 * 4;
         __m256i sum[ROWS];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int r = 0; r < R; r++)
             sum[r] = _mm256_setzero_si256();
         for (int t = 0; t < w->most; t += 4, v += 128) {
             const __m256i code = _mm256_load_si256((const __m256i *)v);
             const __m256i even = _mm256_srai_epi16(_mm256_slli_epi16(code, 8), 8);
             const __m256i odd = _mm256_srai_epi16(code, 8);
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int r = 0; r < R; r++)
                 sum[r] = add_fours(sum[r], even, odd, w->p + r * FG_KV_PAGE + t);
         }
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int r = 0; r < R; r++)
             fold(w, r, d, _mm256_mul_ps(_mm256_cvtepi32_ps(sum[r]), _mm256_set1_ps(w->unit[r])));
     }

@@ -7,6 +7,7 @@
 #include "kernels/avx2/math.h"
 #include "kernels/inline.h"
 #include "kernels/levels.h"
+#include <assert.h>
 #include <stdbool.h>
 
 enum { VECS = 4, WIDE = 8 * VECS }; // registers and columns of a full stripe
@@ -40,7 +41,7 @@ FG_INLINE void store(float *x, int c, const int n_vec, int64_t n, __m256 v)
 FG_INLINE void add_products(struct products *x, const __m256 *s, float k, float q, const int n_vec)
 {
     const __m256 ki = _mm256_set1_ps(k), qi = _mm256_set1_ps(q);
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int c = 0; c < n_vec; c++) {
         x->m[c] = _mm256_fmadd_ps(s[c], ki, x->m[c]);
         x->p[c] = _mm256_fmadd_ps(s[c], qi, x->p[c]);
@@ -50,7 +51,7 @@ FG_INLINE void add_products(struct products *x, const __m256 *s, float k, float 
 FG_INLINE struct products no_products(void)
 {
     struct products x;
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int c = 0; c < VECS; c++)
         x.m[c] = x.p[c] = _mm256_setzero_ps();
     return x;
@@ -64,19 +65,19 @@ FG_INLINE struct products apply(const struct pass *a, const struct fg_gdn_pendin
     struct products x = no_products();
     for (int64_t i = 0; i < a->dk; i++) {
         __m256 s[VECS];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int c = 0; c < n_vec; c++)
             s[c] = load(a->from + i * a->ld_from, c, n_vec, n);
         for (int64_t t = 0; t < pending->n; t++) {
             const float *d = pending->d + t * pending->ldd;
             const __m256 kt = _mm256_set1_ps(pending->k[t * pending->ldk + i]);
             const __m256 g = _mm256_set1_ps(pending->g[t * pending->ldg]);
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int c = 0; c < n_vec; c++)
                 s[c] = _mm256_fmadd_ps(kt, load(d, c, n_vec, n), _mm256_mul_ps(g, s[c]));
         }
         if (a->to) {
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int c = 0; c < n_vec; c++)
                 store(a->to + i * a->ld_to, c, n_vec, n, s[c]);
         }
@@ -95,7 +96,7 @@ FG_INLINE struct products update(const struct pass *a, const float *k0, __m256 g
     for (int64_t i = 0; i < a->dk; i++) {
         const __m256 ki = _mm256_set1_ps(k0[i]);
         __m256 s[VECS];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int c = 0; c < n_vec; c++) {
             s[c] = load(a->from + i * a->ld_from, c, n_vec, n);
             s[c] = _mm256_fmadd_ps(ki, d[c], _mm256_mul_ps(g, s[c]));
@@ -147,7 +148,7 @@ FG_INLINE void stripe(const struct call *a, int64_t j, const int n_vec, int64_t 
         const __m256 beta = _mm256_set1_ps(r->beta[t * r->ldg]);
         const __m256 kq = _mm256_set1_ps(fg_dot_avx2(k, q, a->dk));
         __m256 d[VECS];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int c = 0; c < n_vec; c++) {
             __m256 vc = load(v, c, n_vec, n);
             d[c] = _mm256_mul_ps(beta, _mm256_fnmadd_ps(g, x.m[c], vc));
@@ -175,6 +176,7 @@ static void fg_gdn_avx2(const float *S, float *S_out, int64_t dk, int64_t dv,
                         const struct fg_gdn_pending *pending, const struct fg_gdn_rows *rows,
                         float *o, int64_t ldo, float *d, int64_t ldd, float *scratch)
 {
+    assert(S && (S_out || (d && pending->n == 0)));
     const struct call a = {.S = S,
                            .S_out = S_out,
                            .dk = dk,

@@ -15,9 +15,11 @@
 #define QUERY_MIN 0x1p-100f
 #define VALUE_REGS 8 // dims that few rows take through the tokens at once, in registers
 
-static_assert(offsetof(struct attn_scratch, q) <=
-                  FG_ATTN_BLOCK_MAX * (FG_KV_PAGE * 6 + 16) + 2 * FG_KV_PAGE * 4,
-              "no more than fg_attn_tile_scratch_bytes");
+// At most fg_attn_tile_scratch_bytes: 16 rows for any W, all for W >= 64.
+#define SCRATCH_BYTES(W)                                                                           \
+    (FG_ATTN_BLOCK_MAX * (FG_KV_PAGE * 6 + 16) + 2 * FG_KV_PAGE * 4 + 256 * (W))
+static_assert(offsetof(struct attn_scratch, s[FG_ATTN_BLOCK_MAX]) <= SCRATCH_BYTES(32), "few rows");
+static_assert(sizeof(struct attn_scratch) <= SCRATCH_BYTES(64), "all rows");
 
 static void attn_query(int8_t *qc, float *qs, int32_t *qsum, const float *q, int64_t D, float scale)
 {
@@ -93,7 +95,9 @@ FG_INLINE void score(const enum fg_kv_format f, const int R, const int C,
         acc[i] = _mm512_setzero_ps();
     int64_t d = 0;
     for (; d + 4 <= D; d += 4) {
-        if (ahead) attn_ahead(ahead + d * bytes * regs, regs * bytes / 16);
+        FG_UNROLL_FULL
+        for (int c = 0; ahead && c < regs; c += 4)
+            attn_ahead(ahead + d * bytes + c * stride, stride, bytes / 16);
         FG_UNROLL_FULL
         for (unsigned j = 0; j < 4; j++)
             score_dim(f, R, regs, acc, k, stride, q, W, d + j, j, ks);
@@ -160,12 +164,19 @@ FG_INLINE __m512i add_pairs(__m512i a, __m512i x, __m512i y)
     return _mm512_add_epi32(a, _mm512_madd_epi16(x, y));
 }
 
+// Codes of query row i for VPMADDWD, [W / 4][2] pairs of 16 bits, of dims 0, 2 and 1, 3. They lie
+// after the rows of scores, and take 24 W bytes at most.
+FG_INLINE int32_t *query_pairs(const struct attn_block *b, int64_t i)
+{
+    return (int32_t *)b->mem->s[BLOCK_ROWS] + i * b->W / 2;
+}
+
 // Scores of codes by VPMADDWD, R rows from `row` on, one group of tokens.
 FG_INLINE void score_codes(const int R, const struct attn_block *b, int64_t row, int64_t g)
 {
     const int64_t quads = b->W / 4, stride = 64 * quads;
     const uint8_t *k = b->k + g * ATTN_BLOCKS * stride;
-    const int32_t *q = b->mem->q + row * 2 * quads;
+    const int32_t *q = query_pairs(b, row);
     __m512i acc[24];
     FG_UNROLL_FULL
     for (int i = 0; i < R * ATTN_BLOCKS; i++)
@@ -197,7 +208,7 @@ static void scores_codes(struct attn_block *b)
 {
     for (int64_t i = 0; i < b->n; i++) {
         const int8_t *qc = b->rows->qc + (b->r0 + i) * b->W;
-        int32_t *q = b->mem->q + i * b->W / 2;
+        int32_t *q = query_pairs(b, i);
         for (int64_t d = 0; d < b->W; d += 32, q += 16) { // a half of a register is 8 fours
             __m512i fours = _mm512_castsi256_si512(_mm256_load_si256((const __m256i *)(qc + d)));
             const __m512i pairs =
@@ -218,25 +229,27 @@ static void scores_codes(struct attn_block *b)
     }
 }
 
-// How the triples of the tile go into the running ones; updates those but for o.
-static void combine_sums(struct attn_block *b)
+// How the triples of the tile go into the running ones, 16 rows from i on; updates those but for o.
+FG_INLINE void combine_sums(struct attn_block *b, int64_t i)
 {
-    const __mmask16 rows = fg_lanes_avx512(b->n);
+    const __mmask16 rows = fg_lanes_avx512(b->n - i);
     const __m512 none = _mm512_set1_ps(-INFINITY), one = _mm512_set1_ps(1.0f);
-    float *m_at = b->acc->m + b->r0, *l_at = b->acc->l + b->r0;
+    float *m_at = b->acc->m + b->r0 + i, *l_at = b->acc->l + b->r0 + i;
     const __m512 m = _mm512_mask_loadu_ps(none, rows, m_at), l = _mm512_maskz_loadu_ps(rows, l_at);
-    const __m512 m2 = _mm512_load_ps(b->m), l2 = _mm512_load_ps(b->l);
-    b->empty = _mm512_cmp_ps_mask(m, none, _CMP_EQ_OQ);
-    b->keep = _mm512_mask_cmp_ps_mask(_knot_mask16(b->empty), m2, none, _CMP_EQ_OQ);
+    const __m512 m2 = _mm512_load_ps(b->m + i), l2 = _mm512_load_ps(b->l + i);
+    const __mmask16 empty = _mm512_cmp_ps_mask(m, none, _CMP_EQ_OQ);
+    const __mmask16 keep = _mm512_mask_cmp_ps_mask(_knot_mask16(empty), m2, none, _CMP_EQ_OQ);
     const __m512 M = _mm512_max_ps(m, m2);
     const __m512 a = fg_exp_avx512(_mm512_sub_ps(m, M));
     const __m512 e = fg_exp_avx512(_mm512_sub_ps(m2, M));
     const __m512 sum = _mm512_fmadd_ps(l, a, _mm512_mul_ps(l2, e));
-    _mm512_store_ps(b->a, a);
-    _mm512_store_ps(b->b, _mm512_mask_mov_ps(e, b->empty, one));
-    const __mmask16 changed = _kandn_mask16(b->keep, rows);
+    _mm512_store_ps(b->a + i, a);
+    _mm512_store_ps(b->b + i, _mm512_mask_mov_ps(e, empty, one));
+    const __mmask16 changed = _kandn_mask16(keep, rows);
     _mm512_mask_storeu_ps(m_at, changed, M);
-    _mm512_mask_storeu_ps(l_at, changed, _mm512_mask_mov_ps(sum, b->empty, l2));
+    _mm512_mask_storeu_ps(l_at, changed, _mm512_mask_mov_ps(sum, empty, l2));
+    b->empty |= (uint32_t)empty << i;
+    b->keep |= (uint32_t)keep << i;
 }
 
 // Tokens of group g's register c that a row sees.
@@ -298,7 +311,9 @@ FG_INLINE void softmax(const bool scales, struct attn_block *b)
         else
             row_exp(false, scales, b, i);
     }
-    combine_sums(b);
+    b->empty = b->keep = 0;
+    for (int64_t i = 0; i < b->n; i += 16)
+        combine_sums(b, i);
 }
 
 void fg_attn_softmax_avx512(struct attn_block *b)
@@ -333,17 +348,23 @@ void fg_attn_softmax_bytes_avx512(struct attn_block *b)
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     for (int64_t i = 0; i < b->n; i++) {
         const struct quotient by = quotient(b, i);
-        for (int64_t t = 0; t < b->groups * ATTN_TOKENS; t += ATTN_TOKENS) {
-            const float *w = b->mem->s[i] + t;
+        const float *w = b->mem->s[i];
+        __m512i high[ATTN_GROUPS], some[ATTN_GROUPS]; // all, before they take the place of w
+        FG_UNROLL_FULL
+        for (int g = 0; g < ATTN_GROUPS; g++, w += ATTN_TOKENS) {
+            high[g] = some[g] = _mm512_setzero_si512();
+            if (g >= b->groups) continue;
             const __m512i a = _mm512_packus_epi32(probabilities(w, by), probabilities(w + 16, by));
             const __m512i c =
                 _mm512_packus_epi32(probabilities(w + 32, by), probabilities(w + 48, by));
-            const __m512i hi =
-                _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(c, 8));
-            const __m512i lo =
-                _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(c, low));
-            _mm512_store_si512(b->mem->p[i] + t, _mm512_permutexvar_epi32(order, hi));
-            _mm512_store_si512(b->mem->p[i] + FG_KV_PAGE + t, _mm512_permutexvar_epi32(order, lo));
+            high[g] = _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(c, 8));
+            some[g] = _mm512_packus_epi16(_mm512_and_si512(a, low), _mm512_and_si512(c, low));
+        }
+        FG_UNROLL_FULL
+        for (int g = 0; g < ATTN_GROUPS; g++) {
+            uint8_t *to = attn_p(b, i) + g * ATTN_TOKENS;
+            _mm512_store_si512(to, _mm512_permutexvar_epi32(order, high[g]));
+            _mm512_store_si512(to + FG_KV_PAGE, _mm512_permutexvar_epi32(order, some[g]));
         }
     }
 }
@@ -356,8 +377,8 @@ static void softmax_pairs(struct attn_block *b)
         for (int64_t t = 0; t < b->groups * ATTN_TOKENS; t += 16) {
             __m512i p = probabilities(b->mem->s[i] + t, by);
             p = _mm512_or_si512(p, _mm512_slli_epi32(_mm512_shuffle_epi32(p, _MM_PERM_DCDC), 16));
-            p = _mm512_maskz_compress_epi64(0x55, p);
-            _mm256_store_si256((__m256i *)(b->mem->p[i] + 2 * t), _mm512_castsi512_si256(p));
+            p = _mm512_maskz_compress_epi64(0x55, p); // takes the place of half of its w
+            _mm256_store_si256((__m256i *)(attn_p(b, i) + 2 * t), _mm512_castsi512_si256(p));
         }
     }
 }
@@ -463,7 +484,7 @@ static void outputs_codes_exact(struct attn_block *b)
 // Outputs of codes by VPMADDWD, R rows from `row` on, one stripe of dims.
 FG_INLINE void weigh_codes(const int R, struct attn_block *b, int64_t row, int64_t stripe)
 {
-    const uint8_t *v = b->v + stripe * ATTN_STRIPE_BYTES, *p = b->mem->p[row];
+    const uint8_t *v = b->v + stripe * ATTN_STRIPE_BYTES, *p = attn_p(b, row);
     __m512i acc[12];
     FG_UNROLL_FULL
     for (int i = 0; i < R * 2; i++)
@@ -476,7 +497,7 @@ FG_INLINE void weigh_codes(const int R, struct attn_block *b, int64_t row, int64
             FG_UNROLL_FULL
             for (int r = 0; r < R; r++) {
                 int32_t pair[2];
-                memcpy(pair, p + r * 2 * FG_KV_PAGE, sizeof pair);
+                memcpy(pair, p + r * 4 * ATTN_LD, sizeof pair);
                 __m512i *a = &acc[r * 2 + half];
                 *a = add_pairs(*a, even, _mm512_set1_epi32(pair[0]));
                 *a = add_pairs(*a, odd, _mm512_set1_epi32(pair[1]));

@@ -14,16 +14,16 @@
 #define ATTN_STRIPE_BYTES (FG_KV_PAGE * ATTN_STRIPE)
 #define ATTN_P_MAX 32767.0f
 
-// Scratch.
+#define ATTN_ROWS_MAX 32 // of a block
+#define ATTN_LD 272 // floats of a row of scores: of 256, and as many rows would meet in few sets
+
+// Scratch: less for a row than it is made for, so it holds more rows.
 struct attn_scratch {
-    float s[FG_ATTN_BLOCK_MAX][FG_KV_PAGE]; // scores, then e_t, then w_t
-    // Integer probabilities, for VPDPBUSD [2][256] bytes, the high ones first, for VPMADDWD [64
-    // quads][2] pairs of 16 bits, of tokens 0, 2 and 1, 3.
-    uint8_t p[FG_ATTN_BLOCK_MAX][2 * FG_KV_PAGE];
     float ks[FG_KV_PAGE], vs[FG_KV_PAGE];
-    // Query codes for VPMADDWD, [rows][W / 4][2] pairs of 16 bits, of dims 0, 2 and 1, 3.
-    // Query codes for VPMADDWD, [rows][W / 4][2] pairs of 16 bits, of dims 0, 2 and 1, 3.
-    int32_t q[];
+    // Scores, then e_t, then w_t. Then integer probabilities in the first 512 bytes of a row: for
+    // VPDPBUSD and tiles [2][256] bytes, the high ones first; for VPMADDWD [64 quads][2] pairs of
+    // 16 bits, of tokens 0, 2 and 1, 3.
+    float s[ATTN_ROWS_MAX][ATTN_LD];
 };
 
 struct attn_block {
@@ -33,17 +33,18 @@ struct attn_block {
     const uint8_t *k, *v; // the tile's page
     enum fg_kv_format format;
     int64_t D, W;
-    int64_t r0, n;                   // query rows
-    int64_t seen[FG_ATTN_BLOCK_MAX]; // tokens of the tile, ascending, the first at least 1
-    int64_t groups;                  // that any row sees
+    int64_t r0, n;               // query rows
+    int64_t seen[ATTN_ROWS_MAX]; // tokens of the tile, ascending, the first at least 1
+    int64_t groups;              // that any row sees
     // The first block of a tile brings what comes next into the cache: the page's next part, the
     // values, and the next page, where one will be read, else NULL.
     bool first;
     const uint8_t *next_k;
     // After the softmax: triples without o, pm / 32767, and how o goes into the running one:
     // fma(o, a, o2 * b), or o2 alone where `empty`, or nothing where `keep`.
-    _Alignas(64) float m[16], l[16], unit[16], a[16], b[16];
-    __mmask16 empty, keep;
+    _Alignas(64) float m[ATTN_ROWS_MAX], l[ATTN_ROWS_MAX], unit[ATTN_ROWS_MAX];
+    _Alignas(64) float a[ATTN_ROWS_MAX], b[ATTN_ROWS_MAX];
+    uint32_t empty, keep; // bits
 };
 
 typedef void (*attn_part_fn)(struct attn_block *b);
@@ -73,6 +74,11 @@ void fg_attn_tile_fast_avx512vnni(const struct fg_attn_acc *acc, const struct fg
                                   int64_t tile, const struct fg_attn_rows *rows, int64_t r0,
                                   int64_t r1, void *scratch);
 
+FG_INLINE uint8_t *attn_p(const struct attn_block *b, int64_t row)
+{
+    return (uint8_t *)b->mem->s[row];
+}
+
 // Rows that go through the registers together, of n that are left: 6, 4, 3, 2 or 1.
 static inline int64_t attn_together(int64_t n)
 {
@@ -96,8 +102,12 @@ FG_INLINE void attn_combine16_i32(const struct attn_block *b, int64_t i, int64_t
     attn_combine16(b, i, d, _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(b->unit[i])));
 }
 
-// What is read soon while `step` groups of INT8 keys from g on are read: as many after them, or the
-// first values. NULL for all but the first block of a tile.
+// What is read soon comes into the second cache meanwhile, from four places at once: the core's own
+// prefetchers then follow four streams, and have more lines on the way than prefetches alone can.
+
+// Where it begins while `step` groups of INT8 keys from g on are read: as many after them, or the
+// first values, in four places 16 * W apart for each group. NULL for all but the first block of a
+// tile.
 static inline const uint8_t *attn_ahead_of_group(const struct attn_block *b, int64_t g,
                                                  int64_t step)
 {
@@ -105,21 +115,23 @@ static inline const uint8_t *attn_ahead_of_group(const struct attn_block *b, int
     return g + step < ATTN_GROUPS ? b->k + (g + step) * ATTN_TOKENS * b->W : b->v;
 }
 
-// The same for a stripe of INT8 values: two stripes on, or the first keys of the next page.
+// The same for a stripe of INT8 values: of the two stripes after this pair of stripes, or of the
+// first keys of the next page, half of each of four places ATTN_AHEAD_BYTES apart.
+#define ATTN_AHEAD_BYTES (ATTN_STRIPE_BYTES / 2)
 static inline const uint8_t *attn_ahead_of_stripe(const struct attn_block *b, int64_t stripe)
 {
-    const int64_t stripes = b->W / ATTN_STRIPE, next = stripe + 2;
+    const int64_t stripes = b->W / ATTN_STRIPE, next = stripe - stripe % 2 + 2;
+    const int64_t half = stripe % 2 * (ATTN_AHEAD_BYTES / 2);
     if (!b->first) return NULL;
-    if (next < stripes) return b->v + next * ATTN_STRIPE_BYTES;
-    if (!b->next_k || next >= 2 * stripes) return NULL;
-    return b->next_k + (next - stripes) * ATTN_STRIPE_BYTES;
+    if (next < stripes) return b->v + next * ATTN_STRIPE_BYTES + half;
+    return b->next_k ? b->next_k + half : NULL;
 }
 
-// Prefetches lines.
-FG_INLINE void attn_ahead(const uint8_t *at, const int lines)
+// Prefetches lines at each of four places.
+FG_INLINE void attn_ahead(const uint8_t *at, int64_t apart, const int lines)
 {
     FG_UNROLL_FULL
-    for (int i = 0; i < lines; i++)
-        _mm_prefetch((const char *)at + 64 * i, _MM_HINT_T1);
+    for (int i = 0; i < 4 * lines; i++)
+        _mm_prefetch((const char *)at + i % 4 * apart + i / 4 * 64, _MM_HINT_T1);
 }
 #endif

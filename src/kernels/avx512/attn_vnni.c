@@ -15,11 +15,12 @@ FG_INLINE __m512i four(const void *p)
     return _mm512_set1_epi32(v);
 }
 
-// acc += the products of four unsigned bytes with four signed ones, in each lane. gcc 12 keeps
-// copies of sums around the intrinsic.
-FG_INLINE void dot4(__m512i *acc, __m512i bytes, __m512i codes)
+// acc += the products of four unsigned bytes with four signed ones, in each lane. gcc 12 copies
+// sums around the intrinsic and has no registers left.
+FG_INLINE __m512i dot4(__m512i acc, __m512i bytes, __m512i codes)
 {
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(*acc) : "v"(bytes), "v"(codes));
+    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(bytes), "v"(codes));
+    return acc;
 }
 
 // R rows from `row` on, C groups of tokens from g on.
@@ -39,13 +40,15 @@ FG_INLINE void score(const int R, const int C, const struct attn_block *b, int64
         FG_UNROLL_FULL
         for (int c = 0; c < regs; c++)
             kj[c] = _mm512_load_si512(k + c * stride);
-        if (ahead) attn_ahead(ahead + j * 64 * regs, regs);
+        FG_UNROLL_FULL
+        for (int c = 0; ahead && c < regs; c += 4)
+            attn_ahead(ahead + 64 * j + c * stride, stride, 1);
         FG_UNROLL_FULL
         for (int r = 0; r < R; r++) {
             __m512i qr = four(q + r * b->W);
             FG_UNROLL_FULL
             for (int c = 0; c < regs; c++)
-                dot4(&acc[r * regs + c], kj[c], qr);
+                acc[r * regs + c] = dot4(acc[r * regs + c], kj[c], qr);
         }
     }
     FG_UNROLL_FULL
@@ -81,14 +84,14 @@ static void scores(struct attn_block *b)
 FG_INLINE void weigh(const int R, const int S, const struct attn_block *b, int64_t row,
                      int64_t stripe, const uint8_t *ahead)
 {
-    const uint8_t *v = b->v + stripe * ATTN_STRIPE_BYTES, *p = b->mem->p[row];
+    const uint8_t *v = b->v + stripe * ATTN_STRIPE_BYTES, *p = attn_p(b, row);
     const int64_t quads = b->groups * ATTN_TOKENS / 4;
     __m512i acc[24]; // [R][S][high, low][32 dims]
     FG_UNROLL_FULL
     for (int i = 0; i < R * S * 4; i++)
         acc[i] = _mm512_setzero_si512();
     for (int64_t j = 0; j < quads; j += S, v += 128 * S, p += 4 * S) {
-        if (ahead) attn_ahead(ahead + 128 * j, 2 * S);
+        if (ahead && j % 2 == 0) attn_ahead(ahead + 32 * j, ATTN_AHEAD_BYTES, S < 2 ? 1 : S / 2);
         FG_UNROLL_FULL
         for (int s = 0; s < S; s++) {
             const __m512i v0 = _mm512_load_si512(v + 128 * s);
@@ -96,12 +99,12 @@ FG_INLINE void weigh(const int R, const int S, const struct attn_block *b, int64
             FG_UNROLL_FULL
             for (int r = 0; r < R; r++) {
                 __m512i *a = acc + (r * S + s) * 4;
-                const uint8_t *pr = p + r * 2 * FG_KV_PAGE + 4 * s;
+                const uint8_t *pr = p + r * 4 * ATTN_LD + 4 * s;
                 const __m512i high = four(pr), low = four(pr + FG_KV_PAGE);
-                dot4(&a[0], high, v0);
-                dot4(&a[1], high, v1);
-                dot4(&a[2], low, v0);
-                dot4(&a[3], low, v1);
+                a[0] = dot4(a[0], high, v0);
+                a[1] = dot4(a[1], high, v1);
+                a[2] = dot4(a[2], low, v0);
+                a[3] = dot4(a[3], low, v1);
             }
         }
     }

@@ -7,6 +7,7 @@
 #include "kernels/avx512/math.h"
 #include "kernels/inline.h"
 #include "kernels/levels.h"
+#include <assert.h>
 #include <stdbool.h>
 
 enum { VECS = 4, WIDE = 16 * VECS }; // registers and columns of a full stripe
@@ -40,7 +41,7 @@ FG_INLINE void store(float *x, int c, const int n_vec, __mmask16 in, __m512 v)
 FG_INLINE void add_products(struct products *x, const __m512 *s, float k, float q, const int n_vec)
 {
     const __m512 ki = _mm512_set1_ps(k), qi = _mm512_set1_ps(q);
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int c = 0; c < n_vec; c++) {
         x->m[c] = _mm512_fmadd_ps(s[c], ki, x->m[c]);
         x->p[c] = _mm512_fmadd_ps(s[c], qi, x->p[c]);
@@ -50,7 +51,7 @@ FG_INLINE void add_products(struct products *x, const __m512 *s, float k, float 
 FG_INLINE struct products no_products(void)
 {
     struct products x;
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int c = 0; c < VECS; c++)
         x.m[c] = x.p[c] = _mm512_setzero_ps();
     return x;
@@ -64,19 +65,19 @@ FG_INLINE struct products apply(const struct pass *a, const struct fg_gdn_pendin
     struct products x = no_products();
     for (int64_t i = 0; i < a->dk; i++) {
         __m512 s[VECS];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int c = 0; c < n_vec; c++)
             s[c] = load(a->from + i * a->ld_from, c, n_vec, in);
         for (int64_t t = 0; t < pending->n; t++) {
             const float *d = pending->d + t * pending->ldd;
             const __m512 kt = _mm512_set1_ps(pending->k[t * pending->ldk + i]);
             const __m512 g = _mm512_set1_ps(pending->g[t * pending->ldg]);
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int c = 0; c < n_vec; c++)
                 s[c] = _mm512_fmadd_ps(kt, load(d, c, n_vec, in), _mm512_mul_ps(g, s[c]));
         }
         if (a->to) {
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int c = 0; c < n_vec; c++)
                 store(a->to + i * a->ld_to, c, n_vec, in, s[c]);
         }
@@ -95,7 +96,7 @@ FG_INLINE struct products update(const struct pass *a, const float *k0, __m512 g
     for (int64_t i = 0; i < a->dk; i++) {
         const __m512 ki = _mm512_set1_ps(k0[i]);
         __m512 s[VECS];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int c = 0; c < n_vec; c++) {
             s[c] = load(a->from + i * a->ld_from, c, n_vec, in);
             s[c] = _mm512_fmadd_ps(ki, d[c], _mm512_mul_ps(g, s[c]));
@@ -148,7 +149,7 @@ FG_INLINE void stripe(const struct call *a, int64_t j, const int n_vec, int64_t 
         const __m512 beta = _mm512_set1_ps(r->beta[t * r->ldg]);
         const __m512 kq = _mm512_set1_ps(fg_dot_avx512(k, q, a->dk));
         __m512 d[VECS];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int c = 0; c < n_vec; c++) {
             __m512 vc = load(v, c, n_vec, in);
             d[c] = _mm512_mul_ps(beta, _mm512_fnmadd_ps(g, x.m[c], vc));
@@ -176,6 +177,7 @@ static void fg_gdn_avx512(const float *S, float *S_out, int64_t dk, int64_t dv,
                           const struct fg_gdn_pending *pending, const struct fg_gdn_rows *rows,
                           float *o, int64_t ldo, float *d, int64_t ldd, float *scratch)
 {
+    assert(S && (S_out || (d && pending->n == 0)));
     const struct call a = {.S = S,
                            .S_out = S_out,
                            .dk = dk,

@@ -83,21 +83,21 @@ FG_INLINE void score_blocks(const struct work *w, int64_t b, const int part, con
     const int64_t bytes = w->W * 16 * (part == F32 ? 4 : part == F16 ? 2 : 1);
     const uint8_t *k = w->k + b * bytes;
     float32x4_t sum[24];
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int i = 0; i < R * B * 4; i++)
         sum[i] = vdupq_n_f32(0);
     for (int64_t d = 0; d < w->D; d++) {
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int i = 0; i < B * 4; i++) {
             float32x4_t key = key4(part, k + i / 4 * bytes, d, i % 4, w->ks + (b + i / 4) * 16);
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int r = 0; r < R; r++)
                 sum[r * B * 4 + i] = vfmaq_n_f32(sum[r * B * 4 + i], key, w->q[r * w->W + d]);
         }
     }
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int r = 0; r < R; r++) {
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int i = 0; i < B * 4; i++)
             vst1q_f32(w->e + r * FG_KV_PAGE + b * 16 + i * 4,
                       vmulq_n_f32(sum[r * B * 4 + i], w->scale));
@@ -122,12 +122,12 @@ FG_INLINE void score_codes(const struct work *w, const int R)
     for (int t = 0; t < w->most; t += 8) {
         const uint8_t *k = w->k + t / 16 * 16 * w->W + t % 16 * 4;
         int32x4_t sum[2 * ROWS];
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int i = 0; i < 2 * R; i++)
             sum[i] = vdupq_n_s32(0);
         for (int64_t d = 0; d < w->W; d += 16, k += 256) {
             int8x16_t q[ROWS];
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int r = 0; r < R; r++)
                 q[r] = vld1q_s8(w->qc + r * w->W + d);
             FG_UNROLL_FULL
@@ -139,7 +139,7 @@ FG_INLINE void score_codes(const struct work *w, const int R)
                     sum[2 * r + i % 2] = dot4(sum[2 * r + i % 2], key, q[r], i / 2);
             }
         }
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int i = 0; i < 2 * R; i++) {
             float32x4_t s = vmulq_n_f32(vcvtq_f32_s32(sum[i]), w->qs[i / 2]);
             const int at = t + i % 2 * 4;
@@ -173,11 +173,11 @@ static void softmax(struct work *w, int r)
     const float m = vmaxnmvq_f32(most);
 
     float32x4_t sum[4];
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int i = 0; i < 4; i++)
         sum[i] = vdupq_n_f32(0);
     for (int t = 0; t < end; t += 16) {
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int i = 0; i < 4; i++) {
             float32x4_t x = fg_exp_neon(vsubq_f32(vld1q_f32(e + t + 4 * i), vdupq_n_f32(m)));
             vst1q_f32(e + t + 4 * i, x);
@@ -202,11 +202,8 @@ static void integer_weights(struct work *w, int r)
     for (int t = 0; t < end; t += 4) {
         float32x4_t x = vmulq_f32(vld1q_f32(e + t), vld1q_f32(w->vs + t));
         vst1q_f32(e + t, x);
+        most = vmaxnmq_f32(most, x); // scales of tokens that it does not see give 0 or NaN
     }
-    for (int t = n; t < end; t++)
-        e[t] = 0.0f;
-    for (int t = 0; t < end; t += 4)
-        most = vmaxnmq_f32(most, vld1q_f32(e + t));
     const float pm = vmaxnmvq_f32(most);
     w->unit[r] = pm / P_MAX;
 
@@ -259,30 +256,30 @@ FG_INLINE void output_columns(const struct work *w, int64_t d, const int part, c
                               const int C)
 {
     float32x4_t sum[24];
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int i = 0; i < R * C; i++)
         sum[i] = vdupq_n_f32(0);
     int t = 0;
     for (; t < w->common; t++) {
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int c = 0; c < C; c++) {
             float32x4_t v = value4(w, part, t, d + 4 * c);
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int r = 0; r < R; r++)
                 sum[r * C + c] = vfmaq_n_f32(sum[r * C + c], v, w->e[r * FG_KV_PAGE + t]);
         }
     }
     for (; t < w->most; t++) { // not for all rows: the others keep their bits
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int r = 0; r < R; r++) {
             if (t >= w->seen[r]) continue;
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int c = 0; c < C; c++)
                 sum[r * C + c] = vfmaq_n_f32(sum[r * C + c], value4(w, part, t, d + 4 * c),
                                              w->e[r * FG_KV_PAGE + t]);
         }
     }
-    FG_UNROLL
+    FG_UNROLL_FULL
     for (int i = 0; i < R * C; i++)
         fold(w, i / C, d + i % C * 4, sum[i]);
 }
@@ -300,12 +297,12 @@ FG_INLINE void output_codes(const struct work *w, const int R)
     for (int64_t d = 0; d < w->W; d += 4) {
         const uint8_t *v = w->v + d / 32 * 32 * FG_KV_PAGE + d % 32 * 4;
         int32x4_t high[ROWS], low[ROWS], all = vdupq_n_s32(0);
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int r = 0; r < R; r++)
             high[r] = low[r] = vdupq_n_s32(0);
         for (int t = 0; t < end; t += 16, v += 512) {
             int8x16_t hi[ROWS], lo[ROWS];
-            FG_UNROLL
+            FG_UNROLL_FULL
             for (int r = 0; r < R; r++) {
                 hi[r] = vld1q_s8(w->hi + r * FG_KV_PAGE + t);
                 lo[r] = vld1q_s8(w->lo + r * FG_KV_PAGE + t);
@@ -321,7 +318,7 @@ FG_INLINE void output_codes(const struct work *w, const int R)
                 }
             }
         }
-        FG_UNROLL
+        FG_UNROLL_FULL
         for (int r = 0; r < R; r++) {
             int32x4_t sum = vmlaq_n_s32(low[r], high[r], 256);
             sum = vmlaq_n_s32(sum, all, MIDDLE);

@@ -2,6 +2,7 @@
 // (kernels/gdn.h).
 #include "kernels/levels.h"
 #include "kernels/ref/lanes.h"
+#include <assert.h>
 #include <math.h>
 #include <string.h>
 
@@ -46,14 +47,15 @@ static void gdn(const float *S, float *S_out, int64_t dk, int64_t dv,
 {
     const size_t bytes = (size_t)(dk * dv) * sizeof *S;
     float *m = scratch, *p = m + dv, *d_row = p + dv, *tried = d_row + dv;
+    assert(S_out || (d && pending->n == 0));
     if (S_out) {
         if (S_out != S) memcpy(S_out, S, bytes);
         for (int64_t t = 0; t < pending->n; t++)
             apply(S_out, dk, dv, pending->k + t * pending->ldk, pending->d + t * pending->ldd,
                   pending->g[t * pending->ldg]);
     }
-    if (d && rows->T > 0) memcpy(tried, S_out ? S_out : S, bytes);
-    float *state = d ? tried : S_out; // evolves through the rows
+    float *state = S_out; // evolves through the rows
+    if (d) state = memcpy(tried, S_out ? S_out : S, bytes);
     for (int64_t t = 0; t < rows->T; t++) {
         float *dt = d ? d + t * ldd : d_row;
         read_row(state, dk, dv, rows, t, o + t * ldo, dt, m, p);

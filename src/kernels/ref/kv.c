@@ -50,11 +50,21 @@ static uint8_t *element(const struct part *p, int64_t pos, int64_t d)
     return p->pages + (pos / FG_KV_PAGE * FG_KV_PAGE * p->W + at) * p->size;
 }
 
+// A constant size each: a call of memcpy per element would be most of the time.
+static void copy(uint8_t *to, const uint8_t *from, int64_t size)
+{
+    switch (size) {
+    case 1: *to = *from; break;
+    case 2: memcpy(to, from, 2); break;
+    default: memcpy(to, from, 4);
+    }
+}
+
 static void get(void *row, const struct part *p, int64_t pos)
 {
     uint8_t *to = row;
     for (int64_t d = 0; d < p->D; d++) {
-        memcpy(to + d * p->size, element(p, pos, d), (size_t)p->size);
+        copy(to + d * p->size, element(p, pos, d), p->size);
         to[d * p->size] ^= p->flip;
     }
 }
@@ -65,7 +75,7 @@ static void put(const struct part *p, int64_t pos, const void *row)
     const uint8_t *from = row;
     for (int64_t d = 0; d < p->W; d++) {
         uint8_t *to = element(p, pos, d);
-        memcpy(to, d < p->D ? from + d * p->size : zero, (size_t)p->size);
+        copy(to, d < p->D ? from + d * p->size : zero, p->size);
         *to ^= p->flip;
     }
 }
