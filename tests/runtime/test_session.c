@@ -112,7 +112,16 @@ static void rows_that_are_dropped_leave_nothing(void **state)
     try_rows(&f, s, 8, 3);
     fg_session_flush(s); // drops them, too
     assert_int_equal(fg_session_tried(s), 0);
-    feed_to(&f, s, 100, 9);
+    feed_to(&f, s, 90, 9);
+    for (int i = 0; i < 2; i++) { // and so does emptying
+        try_rows(&f, s, 8, 8);
+        accept_rows(s, 5);
+        if (i) try_rows(&f, s, 8, 5);
+        fg_session_reset(s);
+        assert_int_equal(fg_session_pos(s), 0);
+        assert_int_equal(fg_session_tried(s), 0);
+        feed_to(&f, s, i ? 100 : 90, 9);
+    }
     check_same(s, f.whole);
     fg_session_free(s);
     fg_session_free(t);
@@ -676,7 +685,9 @@ static void made_up_sessions_work(void **state)
         struct fg_session *s = session(&f, 64), *t = session(&f, 64);
         float *a = calloc(20 * vocab(&f), sizeof *a), *b = calloc(20 * vocab(&f), sizeof *b);
         assert_int_equal(fg_session_pretend(s, f.m->config.max_positions + 1, 1, &err), FG_EINPUT);
+        try_rows(&f, s, 3, 3);
         must(fg_session_pretend(s, 700, 1, &err), &err);
+        assert_int_equal(fg_session_tried(s), 0);
         must(fg_session_pretend(t, 700, 1, &err), &err);
         assert_int_equal(fg_session_pos(s), 700);
         assert_int_equal(fg_session_pretend(s, 10, 1, &err), FG_EINPUT);

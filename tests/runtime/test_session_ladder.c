@@ -364,7 +364,7 @@ static void grow_with_failure(const struct fixture *f, int n)
         assert_int_equal(fg_session_entry(s), 256);
         assert_int_equal(fg_session_bytes(s), bytes);
     } else {
-        assert_int_equal(fg_session_entry(s), 1024);
+        assert_int_equal(fg_session_entry(s), 4096);
     }
     assert_int_equal(fg_session_pos(s), 245);
     assert_int_equal(fg_session_tried(s), 8);
@@ -389,9 +389,9 @@ static void growing_may_fail_anywhere(void **state)
     for (size_t i = 0; i < 2 * FG_COUNT(models); i++) {
         struct fixture f;
         int n = 0;
-        open_case(&f, models[i / 2], kinds[(i * 2 + 5) % FG_COUNT(kinds)], 600, 0, 1);
+        open_case(&f, models[i / 2], kinds[(i * 2 + 5) % FG_COUNT(kinds)], 600, 8192, 1);
         f.backing = backings[i % 2];
-        use_ladder(&f, 256, 512, 1024);
+        use_ladder(&f, 256, 4096, 8192); // of more than one segment of attention
         do {
             grow_with_failure(&f, ++n);
         } while (failed);

@@ -108,9 +108,10 @@ static void check_logits(struct naive *m, const int32_t *ids, int64_t n, int64_t
 
 // ---- the world
 
-struct shadow { // what a session should be
+struct shadow { // what a session should be, and what it goes on with
     int32_t ids[POSITIONS + FG_SESSION_VERIFY_MAX];
     int64_t pos, tried, unapplied;
+    int text;
 };
 
 struct kept {
@@ -140,22 +141,23 @@ static int64_t below(struct world *w, int64_t n)
     return (int64_t)fg_random_below(&w->r, (uint64_t)n);
 }
 
-// Texts branch seldom, so that the naive model meets what it knows.
-static int32_t next_id(int64_t pos, int32_t before, int64_t vocab, bool branch)
+// One of two texts goes on, so that the naive model meets what it knows.
+static int32_t next_id(int64_t pos, int32_t before, int text, int64_t vocab)
 {
-    uint64_t h = mix(mix(7, (uint64_t)pos), (uint64_t)before);
-    if (branch) h++;
-    return (int32_t)(h % (uint64_t)vocab);
+    return (int32_t)(mix(mix((uint64_t)text, (uint64_t)pos), (uint64_t)before) % (uint64_t)vocab);
 }
 
 // n tokens to follow; the shadow's ids receive them.
 static void write_ids(struct world *w, struct shadow *sh, int64_t n)
 {
-    for (int64_t i = 0; i < n; i++) {
-        const int64_t at = sh->pos + i;
-        const bool branch = at % 8 == 3 && below(w, 40) == 0;
-        sh->ids[at] = next_id(at, at ? sh->ids[at - 1] : 0, w->naive.vocab, branch);
-    }
+    for (int64_t at = sh->pos; at < sh->pos + n; at++)
+        sh->ids[at] = next_id(at, at ? sh->ids[at - 1] : 0, sh->text, w->naive.vocab);
+}
+
+// After going back, what follows may be something else.
+static void change_text(struct world *w, struct shadow *sh)
+{
+    if (below(w, 3) == 0) sh->text = !sh->text;
 }
 
 static bool cancel_after(void *ctx)
@@ -263,6 +265,7 @@ static void op_rewind(struct world *w, int i)
     sh->unapplied -= sh->pos - to < sh->unapplied ? sh->pos - to : sh->unapplied;
     sh->pos = to;
     sh->tried = 0;
+    change_text(w, sh);
 }
 
 static void op_take(struct world *w, int i)
@@ -313,6 +316,7 @@ static void op_restore(struct world *w, int i)
     memcpy(sh->ids, k->ids, (size_t)k->pos * sizeof *k->ids);
     sh->pos = k->pos;
     sh->tried = sh->unapplied = 0;
+    change_text(w, sh);
 }
 
 static void op_file(struct world *w, int i, bool save)
@@ -331,6 +335,7 @@ static void op_file(struct world *w, int i, bool save)
     } else if (w->has_file[n]) {
         must(fg_session_load(w->s[i], path, &err), &err);
         *sh = w->files[n];
+        change_text(w, sh);
     }
 }
 
@@ -398,6 +403,7 @@ static void step(struct world *w)
     case 11:
         fg_session_reset(w->s[i]);
         w->shadow[i].pos = w->shadow[i].tried = w->shadow[i].unapplied = 0;
+        change_text(w, &w->shadow[i]);
         assert_int_equal(fg_session_entry(w->s[i]), w->f.entries[0]);
         break;
     case 12: op_fit(w, i); break;
