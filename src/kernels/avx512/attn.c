@@ -424,8 +424,16 @@ FG_INLINE void weigh(const enum fg_kv_format f, const int R, const int regs, str
     FG_UNROLL_FULL
     for (int i = 0; i < R * regs; i++)
         acc[i] = _mm512_setzero_ps();
+    // Of each token, what the next dims want, or of the next page as much.
+    const int bytes = f == FG_KV_F32 ? 4 : 2, lines = regs * bytes / 4;
+    const bool more = d + 16 * regs < b->W;
+    const uint8_t *ahead = f == FG_KV_KV8 || !b->first || row > 0 ? NULL
+                           : more                                 ? b->v + (d + 16 * regs) * bytes
+                                                                  : b->next_k;
+    const int64_t apart = more ? b->W * bytes : 16 * regs * bytes;
     int64_t t = 0;
     for (; t + 4 <= least; t += 4) {
+        if (ahead) attn_ahead(ahead + t * apart, apart, lines);
         FG_UNROLL_FULL
         for (unsigned j = 0; j < 4; j++)
             weigh_token(f, R, regs, acc, b, row, d, t + j, j, NULL);
