@@ -6,6 +6,7 @@
 // are looked up; for more, a half of a block is looked up once into scratch and read by all.
 #ifndef FG_KERNELS_AVX2_LUT_GEMM_H
 #define FG_KERNELS_AVX2_LUT_GEMM_H
+#include "kernels/avx2/dot4.h"
 #include "kernels/avx2/math.h"
 #include "kernels/inline.h"
 #include "kernels/lut.h"
@@ -137,7 +138,7 @@ FG_INLINE void fg_lut_unit(const int source, __m256i w[4][2], const uint8_t *uni
 FG_INLINE __m256i fg_lut_dot4(__m256i acc, __m256i w, __m256i x)
 {
 #ifdef __AVXVNNI__
-    return _mm256_dpbusd_avx_epi32(acc, w, x);
+    return fg_dot4_avx2(acc, w, x);
 #else
     // |w| is at most 128 and |x| 127, so two products fit 16 bits.
     __m256i two = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(x, w));

@@ -5,6 +5,7 @@
 // free goes to more tokens, for few chains would wait for themselves.
 #include "base/num.h"
 #include "kernels/avx512/attn.h"
+#include "kernels/avx512/dot4.h"
 #include "kernels/levels.h"
 #include <string.h>
 
@@ -13,14 +14,6 @@ FG_INLINE __m512i four(const void *p)
     int32_t v;
     memcpy(&v, p, sizeof v);
     return _mm512_set1_epi32(v);
-}
-
-// acc += the products of four unsigned bytes with four signed ones, in each lane. gcc 12 copies
-// sums around the intrinsic and has no registers left.
-FG_INLINE __m512i dot4(__m512i acc, __m512i bytes, __m512i codes)
-{
-    __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(bytes), "v"(codes));
-    return acc;
 }
 
 // R rows from `row` on, C groups of tokens from g on.
@@ -48,7 +41,7 @@ FG_INLINE void score(const int R, const int C, const struct attn_block *b, int64
             __m512i qr = four(q + r * b->W);
             FG_UNROLL_FULL
             for (int c = 0; c < regs; c++)
-                acc[r * regs + c] = dot4(acc[r * regs + c], kj[c], qr);
+                acc[r * regs + c] = fg_dot4_avx512(acc[r * regs + c], kj[c], qr);
         }
     }
     FG_UNROLL_FULL
@@ -101,10 +94,10 @@ FG_INLINE void weigh(const int R, const int S, const struct attn_block *b, int64
                 __m512i *a = acc + (r * S + s) * 4;
                 const uint8_t *pr = p + r * 4 * ATTN_LD + 4 * s;
                 const __m512i high = four(pr), low = four(pr + FG_KV_PAGE);
-                a[0] = dot4(a[0], high, v0);
-                a[1] = dot4(a[1], high, v1);
-                a[2] = dot4(a[2], low, v0);
-                a[3] = dot4(a[3], low, v1);
+                a[0] = fg_dot4_avx512(a[0], high, v0);
+                a[1] = fg_dot4_avx512(a[1], high, v1);
+                a[2] = fg_dot4_avx512(a[2], low, v0);
+                a[3] = fg_dot4_avx512(a[3], low, v1);
             }
         }
     }

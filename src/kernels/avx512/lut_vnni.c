@@ -4,6 +4,7 @@
 // activations comes off at the end of a block. Up to 16 accumulators: so many rows times components
 // in one pass over a block, or several sets of sums for few rows, whose chains hide the latency.
 #include "kernels/avx512/lut_vnni.h"
+#include "kernels/avx512/dot4.h"
 #include "kernels/avx512/lut_tile.h"
 #include "kernels/levels.h"
 #include <string.h>
@@ -47,7 +48,7 @@ FG_INLINE void add_unit(const enum fg_layout l, const int T, const int sets, __m
         for (int i = 0; i < T * comps; i++) {
             int32_t four;
             memcpy(&four, x + i / comps * ld + 4 * j, sizeof four);
-            a[i] = _mm512_dpbusd_epi32(a[i], q[i % comps], _mm512_set1_epi32(four));
+            a[i] = fg_dot4_avx512(a[i], q[i % comps], _mm512_set1_epi32(four));
         }
     }
 }
