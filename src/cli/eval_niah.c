@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define LENGTH_MAX ((int64_t)1 << 31)
-#define CELL 16 // characters of a cell of the table
+#define CELL 18 // characters of a cell of the table
 
 struct niah {
     struct fg_cli *cli;
@@ -95,7 +95,6 @@ static int json_report(const struct niah *n, struct fg_error *err)
 {
     const struct fg_niah_result *r = &n->result;
     struct fg_jwrite w = {0};
-    int exact = 0;
     fg_jwrite_object(&w, NULL);
     fg_jwrite_str(&w, "status", r->stopped ? "stopped" : "ok");
     fg_eval_report_head(&w, "niah");
@@ -108,15 +107,15 @@ static int json_report(const struct niah *n, struct fg_error *err)
     fg_jwrite_array(&w, "table");
     for (int i = 0; i < n->job.n_lengths; i++) {
         for (int d = 0; d < n->job.n_depths; d++) {
-            double logprob;
-            int cases = fg_niah_cell(r, n->lengths[i], n->depths[d], &exact, &logprob);
-            if (cases == 0) continue;
+            struct fg_niah_cell cell = fg_niah_cell(r, n->lengths[i], n->depths[d]);
+            if (cell.cases == 0) continue;
             fg_jwrite_object(&w, NULL);
             fg_jwrite_int(&w, "length", n->lengths[i]);
             fg_jwrite_int(&w, "depth", n->depths[d]);
-            fg_jwrite_int(&w, "cases", cases);
-            fg_jwrite_int(&w, "exact", exact);
-            fg_jwrite_num(&w, "answer_logprob", logprob);
+            fg_jwrite_int(&w, "cases", cell.cases);
+            fg_jwrite_int(&w, "exact", cell.exact);
+            fg_jwrite_int(&w, "value", cell.value);
+            fg_jwrite_num(&w, "answer_logprob", cell.logprob);
             fg_jwrite_end_object(&w);
         }
     }
@@ -130,12 +129,12 @@ static int json_report(const struct niah *n, struct fg_error *err)
 
 static int print_table(const struct niah *n, struct fg_error *err)
 {
-    char side[96], cell[64];
+    char side[96], text[64];
     const struct fg_niah_result *r = &n->result;
     printf("%s, %s\n", fg_eval_side_text(side, sizeof side, &n->job.side),
            n->job.raw ? "raw" : "chat");
-    printf("exact replies of all, and the mean log probability of the right one; by length and "
-           "depth. Not a RULER score.\n\n%8s",
+    printf("Replies that are the code, that hold it, all; mean log probability of the code. By "
+           "length and depth. Not a RULER score.\n\n%8s",
            "");
     for (int i = 0; i < n->job.n_lengths; i++)
         printf(" %*" PRId64, CELL, n->lengths[i]);
@@ -143,11 +142,9 @@ static int print_table(const struct niah *n, struct fg_error *err)
     for (int d = 0; d < n->job.n_depths; d++) {
         printf("%7d%%", n->depths[d]);
         for (int i = 0; i < n->job.n_lengths; i++) {
-            int exact;
-            double logprob;
-            int cases = fg_niah_cell(r, n->lengths[i], n->depths[d], &exact, &logprob);
-            snprintf(cell, sizeof cell, "%d/%d %8.3f", exact, cases, logprob);
-            printf(" %*s", CELL, cases ? cell : "-");
+            struct fg_niah_cell c = fg_niah_cell(r, n->lengths[i], n->depths[d]);
+            snprintf(text, sizeof text, "%d/%d/%d %8.3f", c.exact, c.value, c.cases, c.logprob);
+            printf(" %*s", CELL, c.cases ? text : "-");
         }
         printf("\n");
     }

@@ -303,19 +303,17 @@ void fg_niah_free(struct fg_niah_result *result)
     *result = (struct fg_niah_result){0};
 }
 
-int fg_niah_cell(const struct fg_niah_result *r, int64_t length, int depth, int *exact,
-                 double *logprob)
+struct fg_niah_cell fg_niah_cell(const struct fg_niah_result *r, int64_t length, int depth)
 {
-    int n = 0;
-    *exact = 0;
-    *logprob = 0;
+    struct fg_niah_cell cell = {0};
     for (int i = 0; i < r->n_cases; i++) {
         const struct fg_niah_case *c = &r->cases[i];
         if (c->length != length || c->depth != depth) continue;
-        n++;
-        *exact += c->exact;
-        *logprob += c->logprob;
+        cell.cases++;
+        cell.exact += c->exact;
+        cell.value += c->value;
+        cell.logprob += c->logprob;
     }
-    if (n) *logprob /= n;
-    return n;
+    if (cell.cases) cell.logprob /= cell.cases;
+    return cell;
 }

@@ -55,8 +55,11 @@ struct fg_niah_result {
 int fg_niah_run(const struct fg_niah *job, struct fg_niah_result *result, struct fg_error *err);
 void fg_niah_free(struct fg_niah_result *result); // zeroed is fine
 
-// Of the cases of one length and depth: how many are exact, and the mean logprob. Returns their
-// number.
-int fg_niah_cell(const struct fg_niah_result *r, int64_t length, int depth, int *exact,
-                 double *logprob);
+// Of the cases of one length and depth: their number, how many are exact, how many have the value,
+// and the mean logprob.
+struct fg_niah_cell {
+    int cases, exact, value;
+    double logprob;
+};
+struct fg_niah_cell fg_niah_cell(const struct fg_niah_result *r, int64_t length, int depth);
 #endif

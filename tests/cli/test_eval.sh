@@ -95,7 +95,7 @@ refused 2 "$TMP/none/report" ppl -m "$model" --text "$TMP/text" --window 500 --r
 
 "$FORGE" eval niah -m "$model" --lengths 1K,2K --depths 0,100 --trials 2 --reply 8 -q --report "$TMP/report" > "$TMP/out" ||
     fail "niah"
-[ "$(grep -c '^ *[0-9]*% *0/2 ' "$TMP/out")" = 2 ] || fail "table: $(cat "$TMP/out")"
+[ "$(grep -c '^ *[0-9]*% *0/0/2 ' "$TMP/out")" = 2 ] || fail "table: $(cat "$TMP/out")"
 [ "$(grep -o '"answer_tokens"' "$TMP/report" | wc -l)" = 8 ] || fail "cases in the report"
 # The same bits in every context and for every number of threads.
 for with in '' '--ctx 3000' '--ctx 64K' '--threads 2'; do

@@ -136,11 +136,12 @@ static void prompts_have_their_length(void **state)
             assert_true(c->answer_tokens >= 1 && c->answer_tokens <= 8);
             assert_false(c->exact); // random weights
         }
-        int exact;
-        double logprob;
-        assert_int_equal(fg_niah_cell(&r, 1500, 50, &exact, &logprob), 2);
-        assert_true(logprob == (r.cases[8].logprob + r.cases[9].logprob) / 2);
-        assert_int_equal(fg_niah_cell(&r, 1501, 50, &exact, &logprob), 0);
+        struct fg_niah_cell cell = fg_niah_cell(&r, 1500, 50);
+        assert_int_equal(cell.cases, 2);
+        assert_int_equal(cell.value, r.cases[8].value + r.cases[9].value);
+        assert_true(cell.exact == 0 &&
+                    cell.logprob == (r.cases[8].logprob + r.cases[9].logprob) / 2);
+        assert_int_equal(fg_niah_cell(&r, 1501, 50).cases, 0);
         fg_niah_free(&r);
     }
 }
