@@ -31,7 +31,7 @@ struct fg_gdn_rows {
 // Applies `pending` to S, then runs the rows, o row t at o + t * ldo.
 //   d NULL: the rows are committed: S_out is the state after them. S_out may be S.
 //   else the rows are tried: row t's d goes to d + t * ldd, and S_out, unless NULL, is the state
-//   after `pending` alone. S_out may be S; NULL requires pending->n = 0.
+//   after `pending` alone. S_out may be S.
 // scratch: fg_gdn_scratch_bytes(dk, dv), 64-byte aligned. S, S_out 64-byte aligned, nothing else
 // is.
 typedef void (*fg_gdn_fn)(const float *S, float *S_out, int64_t dk, int64_t dv,

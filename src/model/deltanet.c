@@ -28,7 +28,7 @@ static void last_rows(float *out, const float *hist, const float *u, int64_t T, 
                (size_t)(rows - old) * row_bytes);
 }
 
-// History after what is pending; what is not current receives it when something is.
+// History after what is pending; when something is, the buffer that is not current receives it.
 static const float *history(const struct fg_config *c, const struct fg_state *s,
                             const struct fg_layer_state *l)
 {
@@ -95,18 +95,19 @@ static struct fg_gdn_call recurrence(const struct fg_config *c, const struct fg_
     return call;
 }
 
-// What accepting rows of this span will take: k, g and the rows before the convolution (d comes
-// from the kernel).
-static void keep_tried(const struct job *j, const struct fg_tried_rows *out)
+// What applying rows of this span will take, from row `at` on: k, g and the rows before the
+// convolution (d comes from the kernel).
+static void keep_rows(const struct job *j, const struct fg_tried_rows *out, int64_t at)
 {
     const struct fg_config *c = j->c;
     const struct fg_workspace *ws = j->ws;
     const int64_t nv = c->n_v_heads, key = c->n_k_heads * c->k_head_dim;
     const int64_t channels = fg_config_conv_channels(c);
-    memcpy(out->raw, ws->u + j->t0 * channels, (size_t)(j->T * channels) * sizeof(float));
-    memcpy(out->g, ws->alpha + j->t0 * nv, (size_t)(j->T * nv) * sizeof(float));
+    memcpy(out->raw + at * channels, ws->u + j->t0 * channels,
+           (size_t)(j->T * channels) * sizeof(float));
+    memcpy(out->g + at * nv, ws->alpha + j->t0 * nv, (size_t)(j->T * nv) * sizeof(float));
     for (int64_t t = 0; t < j->T; t++)
-        memcpy(out->k + t * key, ws->conv + (j->t0 + t) * channels + key,
+        memcpy(out->k + (at + t) * key, ws->conv + (j->t0 + t) * channels + key,
                (size_t)key * sizeof(float));
 }
 
@@ -129,11 +130,14 @@ static void run_span(const struct job *j, const struct fg_state *s, bool verify)
                                      .ldg = nv,
                                      .T = j->T};
     call.o = ws->gdn_o + j->t0 * val;
-    if (verify) {
-        const struct fg_tried_rows *out = &j->state->rows[!s->pend];
-        call.d = out->d;
-        if (s->n_pending == 0) call.S_out = NULL;
-        keep_tried(j, out);
+    if (fg_state_aside(s, j->T, verify)) {
+        // What is pending stays in its buffer as long as it is not in S that counts.
+        const bool writes = fg_state_writes(s, j->T, verify);
+        const struct fg_tried_rows *out = &j->state->rows[writes ? !s->pend : s->pend];
+        const int64_t at = writes ? 0 : s->n_pending;
+        call.d = out->d + at * val;
+        if (!writes) call.S_out = NULL;
+        keep_rows(j, out, at);
     } else {
         last_rows(j->state->conv[!s->cur], j->hist, ws->u + j->t0 * channels, j->T,
                   c->conv_kernel - 1, channels);

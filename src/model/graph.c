@@ -324,16 +324,16 @@ static void run_head(const struct fg_model *m, struct fg_workspace *ws, const st
 // What the call has computed becomes the state.
 static void publish(struct fg_state *s, int64_t T, bool verify)
 {
-    if (verify) {
-        if (s->n_pending > 0) s->cur = !s->cur;
-        s->pend = !s->pend;
-        s->n_tried = T;
-    } else {
+    const bool aside = fg_state_aside(s, T, verify);
+    if (fg_state_writes(s, T, verify)) {
         s->cur = !s->cur;
-        s->pos += T;
-        s->n_tried = 0;
+        if (aside) s->pend = !s->pend;
+        s->n_pending = 0;
     }
-    s->n_pending = 0;
+    s->n_tried = verify ? T : 0;
+    if (verify) return;
+    s->pos += T;
+    if (aside) s->n_pending += T;
 }
 
 int fg_forward(const struct fg_model *m, struct fg_workspace *ws, const struct fg_call *call,
@@ -371,6 +371,6 @@ void fg_flush(const struct fg_model *m, struct fg_workspace *ws, struct fg_state
 void fg_accept(struct fg_state *state, int64_t k)
 {
     state->pos += k;
-    state->n_pending = k;
+    state->n_pending += k;
     state->n_tried = 0;
 }

@@ -82,8 +82,9 @@ struct fg_call {
 // Runs the rows of each span at positions state->pos and on, after applying what its state has
 // pending. Requires 1 <= T <= T_max, ids in [0, vocab), state->pos + T <= capacity for each, and
 // fg_workspace_fit for the largest. Success: what was tried before is gone; the rows are committed
-// (state->pos advances, nothing is pending), or with `verify` they are what is tried now
-// (n_tried = T). Errors: FG_EINTERRUPTED, and FG_EFAILED when a row is not finite
+// (state->pos advances), or with `verify` they are what is tried now
+// (n_tried = T). Rows of small calls may stay pending, see model/state.h. Errors: FG_EINTERRUPTED,
+// and FG_EFAILED when a row is not finite
 // ("numerical error"); every state is then as it was, but for stored keys and values from its pos
 // on.
 int fg_forward(const struct fg_model *m, struct fg_workspace *ws, const struct fg_call *call,

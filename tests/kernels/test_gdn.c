@@ -647,6 +647,13 @@ static void check_levels(int64_t dk, int64_t dv, int64_t pending, int64_t T, uin
         expect_result(&h, kn->isa, "tried without S_out", &got, &tried);
         expect_same(&h, kn->isa, "S given", S, h.S, dk * dv);
         result_free(&got);
+
+        got = result_new(&h);
+        memcpy(got.S, again.S, S_bytes); // which is not written
+        run(kn, &h, S, NULL, tried.d, 0, pending, pending, pending + T, got.o, got.d);
+        expect_result(&h, kn->isa, "tried behind pending rows, without S_out", &got, &again);
+        expect_same(&h, kn->isa, "S given", S, h.S, dk * dv);
+        result_free(&got);
     }
     free(S);
     result_free(&tried);

@@ -107,7 +107,7 @@ static float *floats(int64_t n)
 
 static void new_state(struct fg_state *s, const struct fg_config *c, int64_t capacity)
 {
-    state_new(s, c, capacity, FG_KV_F32, false, 1);
+    state_new(s, c, capacity, FG_KV_F32, false, 8);
 }
 
 static struct fg_workspace *new_workspace(const struct fg_model *m, const struct fg_kernels *kn,
@@ -188,6 +188,7 @@ static void forward(const struct fixture *f, const struct run *r, struct fg_stat
         run_call(f->model, ws, state, f->ids + pos, T, logits + pos * f->model->config.vocab, T);
         assert_int_equal(state->pos, pos + T);
     }
+    fg_flush(f->model, ws, state);
     fg_workspace_free(ws);
     fg_pool_free(pool);
 }

@@ -130,9 +130,9 @@ FG_INLINE void stripe(const struct call *a, int64_t j, const int n_vec, int64_t 
     // The first pass stores the state before the rows where that is asked for or another follows.
     struct pass pass = {.from = a->S + j, .ld_from = a->dv, .ld_to = a->dv, .dk = a->dk};
     const bool moves = pending.n > 0 || a->S_out != a->S;
-    if (moves && (tried || r->T == 0)) {
+    if (moves && out && (tried || r->T == 0)) {
         pass.to = out;
-    } else if (pending.n > 0) {
+    } else if (pending.n > 0 && (!tried || r->T > 1)) { // rows after the first read it
         pass.to = a->scratch;
         pass.ld_to = n;
     }
@@ -176,7 +176,7 @@ static void fg_gdn_avx2(const float *S, float *S_out, int64_t dk, int64_t dv,
                         const struct fg_gdn_pending *pending, const struct fg_gdn_rows *rows,
                         float *o, int64_t ldo, float *d, int64_t ldd, float *scratch)
 {
-    assert(S && (S_out || (d && pending->n == 0)));
+    assert(S && (S_out || d));
     const struct call a = {.S = S,
                            .S_out = S_out,
                            .dk = dk,

@@ -47,15 +47,13 @@ static void gdn(const float *S, float *S_out, int64_t dk, int64_t dv,
 {
     const size_t bytes = (size_t)(dk * dv) * sizeof *S;
     float *m = scratch, *p = m + dv, *d_row = p + dv, *tried = d_row + dv;
-    assert(S_out || (d && pending->n == 0));
-    if (S_out) {
-        if (S_out != S) memcpy(S_out, S, bytes);
-        for (int64_t t = 0; t < pending->n; t++)
-            apply(S_out, dk, dv, pending->k + t * pending->ldk, pending->d + t * pending->ldd,
-                  pending->g[t * pending->ldg]);
-    }
-    float *state = S_out; // evolves through the rows
-    if (d) state = memcpy(tried, S_out ? S_out : S, bytes);
+    assert(S_out || d);
+    float *state = S_out ? S_out : tried; // evolves through the rows
+    if (state != S) memcpy(state, S, bytes);
+    for (int64_t t = 0; t < pending->n; t++)
+        apply(state, dk, dv, pending->k + t * pending->ldk, pending->d + t * pending->ldd,
+              pending->g[t * pending->ldg]);
+    if (d && state != tried) state = memcpy(tried, state, bytes);
     for (int64_t t = 0; t < rows->T; t++) {
         float *dt = d ? d + t * ldd : d_row;
         read_row(state, dk, dv, rows, t, o + t * ldo, dt, m, p);
