@@ -160,6 +160,17 @@ static void change_text(struct world *w, struct shadow *sh)
     if (below(w, 3) == 0) sh->text = !sh->text;
 }
 
+// T rows have run: small calls leave rows unapplied until there is no room for more.
+static void ran(struct world *w, int i, int64_t T, bool verify)
+{
+    struct shadow *sh = &w->shadow[i];
+    const bool fits = sh->unapplied + T <= w->s[i]->state.tried_max;
+    if (!verify && T <= FG_STATE_ASIDE_MAX && fits)
+        sh->unapplied += T;
+    else if (!verify || !fits)
+        sh->unapplied = 0;
+}
+
 static bool cancel_after(void *ctx)
 {
     return (*(int64_t *)ctx)-- <= 0;
@@ -189,7 +200,10 @@ static void op_feed(struct world *w, int i, bool cancelled)
     sh->tried = 0;
     const int64_t fed = fg_session_pos(w->s[i]) - sh->pos;
     assert_true(rc == 0 ? fed == n : rc == FG_EINTERRUPTED && fed < n);
-    if (fed > 0) sh->unapplied = 0;
+    for (int64_t done = 0, T; done < fed; done += T) {
+        T = fed - done < w->s[i]->options.rows_max ? fed - done : w->s[i]->options.rows_max;
+        ran(w, i, T, false);
+    }
     sh->pos += fed;
     if (rc == 0) check_logits(&w->naive, sh->ids, sh->pos, feed.n_out, w->out);
 }
@@ -212,8 +226,8 @@ static void op_verify(struct world *w, int i, bool cancelled)
     sh->tried = 0;
     assert_true(rc == 0 || rc == FG_EINTERRUPTED);
     if (rc) return;
+    ran(w, i, n, true);
     sh->tried = n;
-    sh->unapplied = 0;
     check_logits(&w->naive, sh->ids, sh->pos + n, n, w->out);
 }
 
@@ -233,8 +247,8 @@ static void op_verify_both(struct world *w)
     must(fg_session_verify_batch(w->s, n, N_SESSIONS, &feed, &err), &err);
     for (int i = 0; i < N_SESSIONS; i++) {
         struct shadow *sh = &w->shadow[i];
+        ran(w, i, n[i], true);
         sh->tried = n[i];
-        sh->unapplied = 0;
         check_logits(&w->naive, sh->ids, sh->pos + n[i], n[i], w->out + at * w->naive.vocab);
         at += n[i];
     }
@@ -248,7 +262,7 @@ static void op_accept(struct world *w, int i)
     must(fg_session_accept(w->s[i], k, &err), &err);
     if (sh->tried == 0) return;
     sh->pos += k;
-    sh->unapplied = k;
+    sh->unapplied += k;
     sh->tried = 0;
 }
 
