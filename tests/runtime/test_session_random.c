@@ -1,6 +1,7 @@
 // Random operations on two sessions of one model against a naive one that keeps tokens and
 // recomputes: whatever happened before, outputs of a row depend on the tokens before it alone.
-// Usage: test_session_random [STEPS [SEED]]
+// Usage: test_session_random [STEPS [SEED [WALK]]]; the steps are shared among the walks below, of
+// which WALK (0 ..) names one to take alone.
 #include "runtime/session_case.h"
 #include "runtime/snapshot.h"
 
@@ -480,6 +481,7 @@ static void walk(const char *model, struct kind kind, enum fg_kv_backing backing
 
 static int64_t steps_wanted = STEPS;
 static uint64_t seed_wanted = 1;
+static int64_t walk_wanted = -1; // all
 
 static void random_operations(void **state)
 {
@@ -500,6 +502,7 @@ static void random_operations(void **state)
     for (int64_t i = 0; i < n; i++) {
         // What is left over goes to the first.
         int64_t steps = i ? steps_wanted / n : steps_wanted - steps_wanted / n * (n - 1);
+        if (walk_wanted >= 0 && walk_wanted != i) continue;
         walk(walks[i].model, walks[i].kind, walks[i].backing, steps, seed_wanted + (uint64_t)i);
     }
 }
@@ -508,6 +511,7 @@ int main(int argc, char **argv)
 {
     if (argc > 1) steps_wanted = strtoll(argv[1], NULL, 10);
     if (argc > 2) seed_wanted = strtoull(argv[2], NULL, 10);
+    if (argc > 3) walk_wanted = strtoll(argv[3], NULL, 10);
     const struct CMUnitTest tests[] = {cmocka_unit_test(random_operations)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
