@@ -471,7 +471,7 @@ static struct exact worked_example(void)
     golden_values(beta, 16, "beta", 2);
     golden_values(log_g, 16, "g", 0.5);
     for (int t = 0; t < 16; t++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "q.%d", t);
         golden_values(x.q + t * 4, 4, name, 1);
         snprintf(name, sizeof name, "k.%d", t);
@@ -484,7 +484,7 @@ static struct exact worked_example(void)
         x.g[t] = exp(-fabs(log_g[t]));
     }
     for (int i = 0; i < 4; i++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "s.%d", i);
         golden_values(x.S + i * 4, 4, name, 0.3);
     }
