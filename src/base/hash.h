@@ -11,7 +11,7 @@
 struct fg_sha256;                      // opaque
 struct fg_sha256 *fg_sha256_new(void); // NULL when out of memory
 void fg_sha256_add(struct fg_sha256 *h, const void *data, uint64_t n);
-void fg_sha256_end(struct fg_sha256 *h, char hex[FG_SHA256_HEX]); // frees h
+void fg_sha256_end(struct fg_sha256 *h, char hex[FG_SHA256_HEX]);               // frees h
 void fg_sha256_end_bytes(struct fg_sha256 *h, uint8_t digest[FG_SHA256_BYTES]); // likewise
 // Of n bytes at once. False, and hex empty, when out of memory.
 bool fg_sha256_hex(const void *data, uint64_t n, char hex[FG_SHA256_HEX]);
