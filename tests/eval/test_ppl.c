@@ -98,7 +98,7 @@ static void the_row_of_the_specs(void **state)
     // p = 0.7, q = 0.6 of two.
     const float p[2] = {(float)log(0.7), (float)log(0.3)},
                 q[2] = {(float)log(0.6), (float)log(0.4)};
-    double work[2];
+    double work[3];
     bool top1;
     assert_true(fabs(fg_eval_kl(p, q, 2, work, &top1) - 0.021601) < 5e-7);
     assert_true(top1);
