@@ -99,7 +99,7 @@ static void saved_and_loaded(const char *model, struct kind kind, const int64_t 
                              size_t n_cuts)
 {
     struct fixture f;
-    open_case(&f, model, kind, 400, 0, 1);
+    open_case(&f, model, kind, 320, 0, 1);
     struct fg_session *s = session(&f, 64);
     // Another ladder, backing, size of blocks, number of threads.
     struct fixture g = f;
@@ -149,7 +149,7 @@ static void files_go_from_one_instruction_set_to_another(void **state)
     const struct fg_kernels *const *levels = fg_kernels_levels(&n);
     for (size_t k = 0; k < FG_COUNT(kinds); k += 3) {
         struct fixture f;
-        open_case(&f, "a-s0", kinds[k], 400, 0, 1);
+        open_case(&f, "a-s0", kinds[k], 320, 0, 1);
         struct fg_session *s = session(&f, 64);
         feed_to(&f, s, 300, 64);
         struct fg_buf best = file_of(&f, s);
