@@ -168,7 +168,7 @@ static double time_products(const struct bench *b, const struct fg_kernels *k, i
     enum fg_dtype dtype = type < FG_N_DTYPES ? (enum fg_dtype)type : FG_BF16;
     uint64_t matrix_bytes = (uint64_t)(n * n_out) * fg_dtype_bytes(dtype);
     int n_matrices = (int)(b->weights_bytes / matrix_bytes);
-    const struct fg_parallel_sizes sizes = {.T = T, .n = n, .G = 1, .D = 64, .dv = 64};
+    const struct fg_parallel_sizes sizes = {.T = T, .n = n, .D = 64, .dv = 64};
     uint64_t scratch_bytes = fg_parallel_scratch_bytes(&sizes);
     float *x = fg_alloc_aligned((uint64_t)(T * n) * 4);
     float *y = fg_alloc_aligned((uint64_t)(T * n_out) * 4);

@@ -92,7 +92,7 @@ static void segment_item(void *ctx, int64_t item, int worker)
     const int64_t r1 = fg_min64(r0 + job->group, job->R);
     item /= job->n_groups;
     const int64_t kv = item / job->n_segments, segment = item % job->n_segments;
-    int64_t pos[GROUP_ROWS_MAX];
+    int64_t pos[GROUP_ROWS_MAX] = {0};
     const struct fg_attn_rows rows = rows_of(job, kv, r0, r1, pos);
     struct fg_attn_acc acc = partial(job, kv, segment);
     acc = (struct fg_attn_acc){acc.m + r0, acc.l + r0, acc.o + r0 * job->W};
@@ -122,7 +122,7 @@ static void group_item(void *ctx, int64_t item, int worker)
     const int64_t n_kv = job->call->n_kv, kv = item % n_kv;
     const int64_t r0 = (job->n_groups - 1 - item / n_kv) * job->group;
     const int64_t r1 = fg_min64(r0 + job->group, job->R);
-    int64_t pos[GROUP_ROWS_MAX];
+    int64_t pos[GROUP_ROWS_MAX] = {0};
     const struct fg_attn_rows rows = rows_of(job, kv, r0, r1, pos);
     float *p = fg_worker_scratch(job->par, worker);
     const uint64_t floats = acc_floats(GROUP_ROWS_MAX, job->W);

@@ -12,10 +12,10 @@
 #define FG_ROOF_CHAINS(NAME, VEC, OP, N, REG, A, B, FIRST, STEP, ADD, LAST, LANES)                 \
     uint64_t NAME(uint32_t *sink)                                                                  \
     {                                                                                              \
-        VEC acc[N];                                                                                \
-        OP a = A, b = B;                                                                           \
+        VEC acc[(N)];                                                                              \
+        OP a = (A), b = (B);                                                                       \
         for (int i = 0; i < (N); i++)                                                              \
-            acc[i] = FIRST;                                                                        \
+            acc[i] = (FIRST);                                                                      \
         for (int r = 0; r < FG_ROOF_ROUNDS; r++) {                                                 \
             __asm__ volatile("" : "+" REG(a), "+" REG(b));                                         \
             _Pragma("GCC unroll 24") for (int i = 0; i < (N); i++) acc[i] = STEP(acc[i], a, b);    \

@@ -346,7 +346,7 @@ int fg_forward(const struct fg_model *m, struct fg_workspace *ws, const struct f
         t0 += call->spans[i].T;
     }
     atomic_store_explicit(&ws->not_finite, false, memory_order_relaxed);
-    const int64_t pos = parts[0].state->pos;
+    const int64_t pos = call->spans[0].state->pos;
     int rc = run_layers(m, ws, call, parts, err);
     if (rc) return rc;
     if (!all_finite(ws, call->T * m->config.hidden))
