@@ -256,7 +256,7 @@ static int run_layers(const struct fg_model *m, struct fg_workspace *ws, const s
 {
     const struct fg_config *c = &m->config;
     const struct fg_weights *w = &m->weights;
-    const int64_t H = c->hidden, T = call->T, pos = parts[0].state->pos;
+    const int64_t H = c->hidden, T = call->T, pos = call->spans[0].state->pos;
     const uint64_t row_bytes = (uint64_t)H * fg_dtype_bytes(w->embed.dtype);
     for (int64_t t = 0; t < T; t++)
         ws->par.kernels->widen(ws->x + t * H,
