@@ -90,7 +90,7 @@ static inline void state_free(struct fg_state *s, const struct fg_config *c)
             free(l->kv[h].ks);
             free(l->kv[h].vs);
         }
-        free((void *)(uintptr_t)l->kv);
+        free((void *)l->kv);
     }
     free(s->layers);
 }
