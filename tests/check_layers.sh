@@ -19,8 +19,9 @@ declare -A may=(
     [api]="base kernels format text quant model bundle runtime spec"
     [serve]="base kernels format text quant model bundle runtime spec"
     [eval]="base kernels format text quant model bundle runtime spec"
+    [corpus]="base kernels format text quant model bundle runtime spec"
     [train]="base kernels format text quant model bundle runtime spec"
-    [cli]="base kernels format text quant model bundle runtime spec api serve eval train"
+    [cli]="base kernels format text quant model bundle runtime spec api serve eval corpus train"
 )
 # Libraries, by the start of the header's name, and the modules that own them; cli may name all, for their versions.
 declare -A owner=(
