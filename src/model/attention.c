@@ -179,5 +179,5 @@ void fg_graph_attention(struct fg_workspace *ws, const struct fg_mixer *x)
         fg_parallel_for(&ws->par, T, FG_GRAPH_ROWS_GRAIN, gate_rows, &j);
         fg_graph_tap(ws, "attn_gated", x->layer, pos, T, q_row, ws->o, q_row);
     }
-    fg_graph_linear(ws, &(struct fg_term){&l->o, l->o_bias, ws->y}, 1, ws->o, T);
+    if (!x->inner) fg_graph_linear(ws, &(struct fg_term){&l->o, l->o_bias, ws->y}, 1, ws->o, T);
 }

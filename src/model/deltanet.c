@@ -197,5 +197,5 @@ void fg_graph_deltanet(struct fg_workspace *ws, const struct fg_mixer *x)
     fg_parallel_for(&ws->par, T, FG_GRAPH_ROWS_GRAIN, norm_rows, &all);
     fg_graph_tap(ws, "gdn_norm", layer, pos, T, val, ws->gdn_o, val);
 
-    fg_graph_linear(ws, &(struct fg_term){&l->out, NULL, ws->y}, 1, ws->gdn_o, T);
+    if (!x->inner) fg_graph_linear(ws, &(struct fg_term){&l->out, NULL, ws->y}, 1, ws->gdn_o, T);
 }

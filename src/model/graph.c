@@ -220,11 +220,11 @@ void fg_graph_linear(struct fg_workspace *ws, const struct fg_term *terms, int n
     fg_parallel_linear(&ws->par, mats, n, &in, T);
 }
 
-static void mlp(const struct fg_model *m, const struct fg_layer *l, int layer, int64_t pos,
-                struct fg_workspace *ws, int64_t T)
+void fg_graph_mlp_inner(struct fg_workspace *ws, const struct fg_model *m, int layer, int64_t pos,
+                        int64_t T)
 {
-    const struct fg_config *c = &m->config;
-    const int64_t F = c->intermediate;
+    const struct fg_layer *l = &m->weights.layers[layer];
+    const int64_t F = m->config.intermediate;
     const struct fg_term in[2] = {{&l->gate, l->gate_bias, ws->gate}, {&l->up, l->up_bias, ws->up}};
     fg_graph_linear(ws, in, 2, ws->h, T);
     fg_graph_tap(ws, "mlp_gate", layer, pos, T, F, ws->gate, F);
@@ -232,8 +232,16 @@ static void mlp(const struct fg_model *m, const struct fg_layer *l, int layer, i
     struct rows r = {.y = ws->gate, .x = ws->up, .n = F};
     fg_parallel_for(&ws->par, T, FG_GRAPH_ROWS_GRAIN, silu_rows, &r);
     fg_graph_tap(ws, "mlp_act", layer, pos, T, F, ws->gate, F);
+}
+
+void fg_graph_mlp(struct fg_workspace *ws, const struct fg_model *m, int layer, int64_t pos,
+                  int64_t T)
+{
+    const struct fg_layer *l = &m->weights.layers[layer];
+    const int64_t H = m->config.hidden;
+    fg_graph_mlp_inner(ws, m, layer, pos, T);
     fg_graph_linear(ws, &(struct fg_term){&l->down, l->down_bias, ws->y}, 1, ws->gate, T);
-    fg_graph_tap(ws, "mlp_out", layer, pos, T, c->hidden, ws->y, c->hidden);
+    fg_graph_tap(ws, "mlp_out", layer, pos, T, H, ws->y, H);
 }
 
 static void copy_taps(const struct fg_call *call, const float *x, int64_t H, int64_t layer)
@@ -285,7 +293,7 @@ static int run_layers(const struct fg_model *m, struct fg_workspace *ws, const s
         fg_graph_tap(ws, "mid", i, pos, T, H, ws->x, H);
         fg_graph_norm(ws, ws->h, ws->x, l->post_norm, H, T, c->norm_eps);
         fg_graph_tap(ws, "mlp_norm", i, pos, T, H, ws->h, H);
-        mlp(m, l, i, pos, ws, T);
+        fg_graph_mlp(ws, m, i, pos, T);
         fg_graph_add(ws, ws->x, ws->y, H, T);
         fg_graph_tap(ws, "layer_out", i, pos, T, H, ws->x, H);
         copy_taps(call, ws->x, H, i);

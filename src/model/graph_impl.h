@@ -81,9 +81,15 @@ struct fg_mixer {
     int n_parts;
     int64_t T;
     bool verify;
+    bool inner; // ends before the output projection, whose input is left in ws->o or ws->gdn_o
 };
 void fg_graph_attention(struct fg_workspace *ws, const struct fg_mixer *x);
 void fg_graph_deltanet(struct fg_workspace *ws, const struct fg_mixer *x);
+// The MLP of a layer: ws->h to ws->gate, the input of the down projection; and that to ws->y.
+void fg_graph_mlp_inner(struct fg_workspace *ws, const struct fg_model *m, int layer, int64_t pos,
+                        int64_t T);
+void fg_graph_mlp(struct fg_workspace *ws, const struct fg_model *m, int layer, int64_t pos,
+                  int64_t T);
 // Applies what is pending in a linear layer of one state.
 void fg_graph_deltanet_flush(struct fg_workspace *ws, const struct fg_model *m, int layer,
                              const struct fg_state *state);
