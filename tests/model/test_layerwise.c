@@ -26,7 +26,7 @@ static void keep(void *ctx, const char *name, int layer, int64_t pos, int64_t T,
                  const float *data, int64_t ld)
 {
     struct kept *k = ctx;
-    assert_int_equal(pos, 0);
+    (void)pos;
     if (strcmp(name, k->name) != 0 || layer != k->layer) return;
     for (int64_t t = 0; t < T; t++)
         memcpy(k->data + t * width, data + t * ld, (size_t)width * sizeof *data);
