@@ -124,6 +124,12 @@ FORGE_API int forge_detokenize(const struct forge_engine *e, const int32_t *ids,
                                bool skip_special, char **text, size_t *n_bytes,
                                struct fg_error *err);
 
+// SHA-256, 64 lower-case digits and the NUL, of what the token ids stand for (ids and bytes): equal
+// for a GGUF file and the checkpoint that it was made from. Empty without a tokenizer. Errors:
+// FG_ERESOURCE.
+FORGE_API int forge_tokenizer_digest(const struct forge_engine *e, char hex[65],
+                                     struct fg_error *err);
+
 // A conversation as prompt text. `json` holds either an array of messages or an object {"messages",
 // "tools", "chat_template_kwargs"}. kwargs_json (NULL: none) is an object whose keys win over
 // those. add_generation_prompt defaults to true. *text is the caller's (free). Errors: FG_EINPUT.

@@ -450,6 +450,12 @@ int forge_need_tokenizer(const struct forge_engine *e, struct fg_error *err)
     return e->no_tok.code;
 }
 
+int forge_tokenizer_digest(const struct forge_engine *e, char hex[65], struct fg_error *err)
+{
+    hex[0] = '\0';
+    return !e->tok || fg_tokenizer_digest(e->tok, hex) ? 0 : fg_fail_memory(err, "tokenizer", 0);
+}
+
 int forge_tokenize(const struct forge_engine *e, const char *text, size_t n_bytes, bool special,
                    int32_t **ids, size_t *n, struct fg_error *err)
 {

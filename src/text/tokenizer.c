@@ -74,6 +74,26 @@ int fg_tokenizer_finish(struct fg_tokenizer *tok, struct fg_error *err)
     return 0;
 }
 
+bool fg_tokenizer_digest(const struct fg_tokenizer *tok, char hex[FG_SHA256_HEX])
+{
+    struct fg_sha256 *h = fg_sha256_new();
+    hex[0] = '\0';
+    if (!h) return false;
+    for (int32_t id = 0; id < fg_tokenizer_size(tok); id++) {
+        const char *bytes;
+        size_t n;
+        if (!fg_tokenizer_token(tok, id, &bytes, &n)) continue;
+        uint32_t v[2] = {(uint32_t)id, (uint32_t)n};
+        uint8_t head[8];
+        for (int i = 0; i < 8; i++)
+            head[i] = (uint8_t)(v[i / 4] >> 8 * (i % 4));
+        fg_sha256_add(h, head, sizeof head);
+        fg_sha256_add(h, bytes, n);
+    }
+    fg_sha256_end(h, hex);
+    return true;
+}
+
 int32_t fg_tokenizer_size(const struct fg_tokenizer *tok)
 {
     // An id is below 2^31, and the largest possible one is refused when the vocabulary is sealed.

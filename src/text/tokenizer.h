@@ -7,6 +7,7 @@
 #ifndef FG_TEXT_TOKENIZER_H
 #define FG_TEXT_TOKENIZER_H
 #include "base/error.h"
+#include "base/hash.h"
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -64,6 +65,11 @@ bool fg_tokenizer_is_special(const struct fg_tokenizer *tok, int32_t id);
 // Id of the added token whose text is exactly these n bytes, as "<|im_end|>"; -1 when there is
 // none.
 int32_t fg_tokenizer_find_added(const struct fg_tokenizer *tok, const char *text, size_t n);
+
+// SHA-256 of what the ids stand for: for each id that has a token, ascending, the id and the number
+// of bytes (u32, little-endian), then the bytes of fg_tokenizer_token. A GGUF file and the
+// checkpoint that it was made from agree. False, and hex empty, when out of memory.
+bool fg_tokenizer_digest(const struct fg_tokenizer *tok, char hex[FG_SHA256_HEX]);
 
 // Scratch memory and caches of one encoding thread. Encoding is faster with a workspace that is
 // used again; results are the same. Must be freed before tok. Errors: FG_ERESOURCE.
