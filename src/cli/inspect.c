@@ -209,6 +209,12 @@ static void shape_text(const struct fg_tensor_view *v, char *out, size_t cap)
     if (at < cap) snprintf(out + at, cap - at, "]");
 }
 
+// With the scales of the blocks: IQ3_XXS has 3.0625.
+static double bits_per_weight(uint64_t bytes, uint64_t weights)
+{
+    return weights ? 8.0 * (double)bytes / (double)weights : 0.0;
+}
+
 static void print_tensors_summary(const struct inspect *in)
 {
     char bytes[32], shape[192];
@@ -217,13 +223,14 @@ static void print_tensors_summary(const struct inspect *in)
         shape_text(&v, shape, sizeof shape);
         printf("shape        %s\n", shape);
     }
-    printf("tensors      %" PRIu64 ", %s\n", fg_tensors_count(in->tensors),
-           fg_format_bytes(bytes, sizeof bytes, in->bytes));
+    printf("tensors      %" PRIu64 ", %s, %.6g bits per weight\n", fg_tensors_count(in->tensors),
+           fg_format_bytes(bytes, sizeof bytes, in->bytes),
+           bits_per_weight(in->bytes, in->weights));
     for (int i = 0; i < in->n_types; i++) {
         const struct count *c = &in->types[i];
-        printf("  %-10s %6" PRIu64 "  %10s  %.4g bits per weight\n", c->name, c->n,
+        printf("  %-10s %6" PRIu64 "  %10s  %.6g bits per weight\n", c->name, c->n,
                fg_format_bytes(bytes, sizeof bytes, c->bytes),
-               c->weights ? 8.0 * (double)c->bytes / (double)c->weights : 0.0);
+               bits_per_weight(c->bytes, c->weights));
     }
     print_part(&in->visual, "visual");
     print_part(&in->mtp, "mtp");
@@ -352,6 +359,7 @@ static int json_summary(const struct inspect *in, struct fg_error *err)
     fg_jwrite_uint(&w, "count", in->tensors ? fg_tensors_count(in->tensors) : 0);
     fg_jwrite_uint(&w, "bytes", in->bytes);
     fg_jwrite_uint(&w, "weights", in->weights);
+    fg_jwrite_num(&w, "bits_per_weight", bits_per_weight(in->bytes, in->weights));
     fg_jwrite_array(&w, "types");
     for (int i = 0; i < in->n_types; i++) {
         const struct count *c = &in->types[i];
@@ -359,8 +367,7 @@ static int json_summary(const struct inspect *in, struct fg_error *err)
         fg_jwrite_str(&w, "type", c->name);
         fg_jwrite_uint(&w, "count", c->n);
         fg_jwrite_uint(&w, "bytes", c->bytes);
-        fg_jwrite_num(&w, "bits_per_weight",
-                      c->weights ? 8.0 * (double)c->bytes / (double)c->weights : 0.0);
+        fg_jwrite_num(&w, "bits_per_weight", bits_per_weight(c->bytes, c->weights));
         fg_jwrite_end_object(&w);
     }
     fg_jwrite_end_array(&w);

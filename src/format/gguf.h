@@ -21,13 +21,25 @@ enum fg_ggml_type {
     FG_GGML_F16 = 1,
     FG_GGML_Q4_0 = 2,
     FG_GGML_Q4_1 = 3,
+    FG_GGML_Q5_0 = 6,
+    FG_GGML_Q5_1 = 7,
     FG_GGML_Q8_0 = 8,
+    FG_GGML_Q2_K = 10,
+    FG_GGML_Q3_K = 11,
     FG_GGML_Q4_K = 12,
+    FG_GGML_Q5_K = 13,
     FG_GGML_Q6_K = 14,
+    FG_GGML_IQ2_XXS = 16,
+    FG_GGML_IQ2_XS = 17,
+    FG_GGML_IQ3_XXS = 18,
+    FG_GGML_IQ4_NL = 20,
+    FG_GGML_IQ3_S = 21,
+    FG_GGML_IQ2_S = 22,
+    FG_GGML_IQ4_XS = 23,
     FG_GGML_BF16 = 30
 };
 
-// "Q4_K", also for known types that are not decoded ("IQ2_XS"); "unknown" for other ids.
+// "Q4_K", also for known types that are not decoded ("MXFP4"); "unknown" for other ids.
 const char *fg_gguf_type_name(uint32_t type);
 // Weights and bytes of one block. False for an unknown id.
 bool fg_gguf_type_block(uint32_t type, uint64_t *weights, uint64_t *bytes);

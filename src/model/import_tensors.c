@@ -247,7 +247,8 @@ static int check_source(const struct binder *b, const struct fg_gguf_tensor *t, 
                         uint64_t cols)
 {
     if (!fg_gguf_can_dequant(t->type)) {
-        return fail_tensor(b, t->name, "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q4_K or Q6_K",
+        return fail_tensor(b, t->name,
+                           "F32, F16, BF16, Q8_0, Q4_0 to Q5_1, Q2_K to Q6_K or IQ2_XXS to IQ4_XS",
                            fg_gguf_type_name(t->type));
     }
     uint64_t n;

@@ -604,6 +604,10 @@ static void test_inspect_text(void **state)
     r = forge_run(NULL, "inspect", BARE "/tokens.npy", NULL);
     assert_non_null(strstr(r.out, "shape        ["));
     run_free(&r);
+    r = forge_run(NULL, "inspect", FORGE_GOLDEN_DIR "/gguf/dequant.gguf", NULL);
+    assert_non_null(strstr(r.out, "IQ3_XXS"));
+    assert_non_null(strstr(r.out, " 3.0625 bits per weight"));
+    run_free(&r);
     r = forge_run(NULL, "inspect", BARE, "--tensors", "nope*", NULL);
     assert_int_equal(r.code, 0);
     assert_non_null(strstr(r.err, "no tensor matches nope*"));

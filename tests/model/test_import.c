@@ -643,7 +643,7 @@ static void files_that_do_not_fit(void **state)
         {"llama", "output_norm.weight", LEFT_OUT, false, 2, "output_norm.weight"},
         {"llama", "blk.0.attn_q.weight", LEFT_OUT, false, 2, "full-attention layer"},
         {"llama", "blk.0.ffn_down.weight", 13, false, 2, "blocks of 256"},
-        {"llama", "blk.0.attn_q.weight", 6, false, 2, "Q5_0"},
+        {"llama", "blk.0.attn_q.weight", 9, false, 2, "Q8_1"},
         {"llama", "blk.0.attn_q.weight", 24, false, 2, "I8"},
         {"llama", "blk.0.attn_q.weight", 16, true, 2, "extents 32 x 32"},
         {"llama", "blk.0.attn_norm.weight", 16, true, 2, "attn_norm"},

@@ -82,6 +82,21 @@ def model(path, arch, layers, types):
     out.close()
 
 
+def blocks(path):
+    """One random block of every quantized type that Forge decodes."""
+    rng = np.random.default_rng(2)
+    out = gguf.GGUFWriter(path, "none")
+    for name in ["Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ2_XXS", "IQ2_XS", "IQ2_S",
+                 "IQ3_XXS", "IQ3_S", "IQ4_NL", "IQ4_XS"]:
+        qtype = gguf.GGMLQuantizationType[name]
+        block = rng.integers(0, 256, (1, gguf.GGML_QUANT_SIZES[qtype][1]), dtype=np.uint8)
+        out.add_tensor(name, block, raw_shape=block.shape, raw_dtype=qtype)
+    out.write_header_to_file()
+    out.write_kv_data_to_file()
+    out.write_tensors_to_file()
+    out.close()
+
+
 def main():
     ggufs, tensors = (os.path.join(sys.argv[1], name) for name in ("gguf", "safetensors"))
     os.makedirs(ggufs, exist_ok=True)
@@ -90,6 +105,7 @@ def main():
     model(os.path.join(ggufs, "qwen2"), "qwen2", 1, ["F16", "BF16", "F16"])
     model(os.path.join(ggufs, "qwen3"), "qwen3", 1, ["BF16", "Q8_0", "F32"])
     model(os.path.join(ggufs, "qwen35"), "qwen35", 2, ["F16", "F16", "F16"])
+    blocks(os.path.join(ggufs, "blocks"))
     data = safetensors.numpy.save({"a": np.zeros((2, 3), np.float32), "b.\u00e9": np.ones(3, np.int64)}, {"format": "pt"})
     with open(os.path.join(tensors, "two"), "wb") as f:
         f.write(b"\0" + data)
