@@ -161,7 +161,7 @@ static void bench_rows(struct job *j, int64_t n, const float *q, int8_t *qc, flo
     const int64_t W = fg_kv_width(j->b->D);
     j->rows = (struct fg_attn_rows){n, q, qc, qs, qsum, pos, 1.0f / 16};
     for (int64_t r = 0; r < n; r++) {
-        j->k->attn_query(qc + r * W, qs + r, qsum + r, q + r * W, j->b->D, j->rows.scale);
+        fg_attn_query(j->k, qc + r * 2 * W, qs + r, qsum + r, q + r * W, j->b->D, j->rows.scale);
         pos[r] = j->b->tokens - 1;
     }
     printf("%-11s %-4s %-5s D %3lld rows %4lld", j->k->isa, fg_kv_format_name(j->kv[0].format),
@@ -194,7 +194,7 @@ static void bench_format(const struct bench *b, enum fg_kv_format f, const char 
                                  memory((uint64_t)(ROWS_MAX * W) * sizeof(float))};
     j.scratch = memory((uint64_t)b->n_threads * j.scratch_bytes);
     float *q = memory((uint64_t)(ROWS_MAX * W) * sizeof *q), *qs = memory(ROWS_MAX * sizeof *qs);
-    int8_t *qc = memory((uint64_t)(ROWS_MAX * W));
+    int8_t *qc = memory((uint64_t)(2 * ROWS_MAX * W));
     int32_t *qsum = memory(ROWS_MAX * sizeof *qsum);
     int64_t *pos = memory(ROWS_MAX * sizeof *pos);
     for (int64_t r = 0; r < ROWS_MAX; r++)

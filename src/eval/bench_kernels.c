@@ -335,7 +335,7 @@ static bool make_queries(struct kernels *b)
     const int64_t rows = (int64_t)ATTN_ROWS_MAX * ATTN_HEADS;
     const int64_t D = ATTN_DIM; // a whole width: rows have no padding
     float *q = random_floats(b, rows * D, 1);
-    int8_t *qc = fg_arena_alloc(&b->arena, (uint64_t)(rows * D), 1);
+    int8_t *qc = fg_arena_alloc(&b->arena, (uint64_t)(2 * rows * D), 1);
     float *qs = fg_arena_alloc(&b->arena, (uint64_t)rows, sizeof *qs);
     int32_t *qsum = fg_arena_alloc(&b->arena, (uint64_t)rows, sizeof *qsum);
     float *o = fg_arena_alloc(&b->arena, (uint64_t)(rows * D), sizeof *o);
@@ -350,7 +350,7 @@ static bool make_queries(struct kernels *b)
                                .scale = 0.0625f};
     if (!q || !qc || !qs || !qsum || !o) return false;
     for (int64_t r = 0; r < rows; r++)
-        b->par.kernels->attn_query(qc + r * D, qs + r, qsum + r, q + r * D, D, c->scale);
+        fg_attn_query(b->par.kernels, qc + r * 2 * D, qs + r, qsum + r, q + r * D, D, c->scale);
     return true;
 }
 
@@ -390,9 +390,9 @@ static int attention_figure(struct kernels *b, const char *name, int64_t pos, in
     const double mac = seen * ATTN_HEADS * ATTN_DIM;
     const double layer_bytes = (double)fg_kv_position_bytes(fg_kv_shape(b->kv)) / (double)layers;
     f->bytes = layer_bytes * (double)(pos + T);
-    // Probabilities of 15 bits are two digits: INT8 values are multiplied twice.
+    // Queries and probabilities of 15 bits are two digits: INT8 is multiplied twice.
     const bool k8 = b->par.fast && fg_kv_k8(format), v8 = b->par.fast && fg_kv_v8(format);
-    f->mac[FG_ROOF_I8] = (k8 ? mac : 0) + (v8 ? 2 * mac : 0);
+    f->mac[FG_ROOF_I8] = (k8 ? 2 * mac : 0) + (v8 ? 2 * mac : 0);
     f->mac[FG_ROOF_F32] = (k8 ? 0 : mac) + (v8 ? 0 : mac);
     int rc = measure(b, f, run_attention, b->layers);
     b->layers = layers;

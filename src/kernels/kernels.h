@@ -107,7 +107,6 @@ struct fg_kernels {
 
     // Keys and values as they are stored, and attention over them: kv.h. attn_tile[1] is `fast`.
     fg_kv_store_fn kv_store;
-    fg_attn_query_fn attn_query;
     fg_attn_tile_fn attn_tile[2];
     fg_attn_combine_fn attn_combine;
     fg_attn_finish_fn attn_finish;

@@ -23,8 +23,8 @@
 //     s_t = (FMA chain from zero over d = 0 .. D-1 of q[d] * k_t[d]) * scale;  m = max s_t;
 //     e_t = exp(s_t - m) (ref/math.h);  l = tree of 16 lanes, lane (t mod 16) += e_t ascending;
 //     o[d] = FMA chain from zero over t ascending of e_t * v_t[d]
-//   fast, INT8 keys:
-//     A_t = sum_d kc_t[d] * qc[d], an exact integer;  s_t = ((float)A_t * qs) * ks_t
+//   fast, INT8 keys, the query's code c[d] = 255 * hi[d] + lo[d]:
+//     A_t = sum_d kc_t[d] * c[d], an exact integer;  s_t = ((float)A_t * qs) * ks_t
 //   fast, INT8 values (l as above):
 //     w_t = e_t * vs_t;  pm = max w_t;  pm = 0: o = 0, else P_t = rint(w_t * (32767 / pm)), half to
 //     even, at most 32767;  O[d] = sum_t P_t * vc_t[d], an exact integer;
@@ -35,18 +35,25 @@
 //   l = fma(l, a, l2 * b);  o[d] = fma(o[d], a, o2[d] * b);  m = M.
 // A segment is the left fold of its tiles, ascending; a row the left fold of its segments; the
 // result is o[d] / l.
-// QUERY in INT8: mx = max |q|; below 2^-100: all codes 0 and s = 1; not finite: all codes 0 and s
-// NaN; else s = mx / 127, qc = rint(q / s), half to even. qs = s * scale.
+// QUERY in INT8: two digits of base 255, as fg_quantize2_fn (lut.h) makes them of the row as one
+// block, with its s; qs = s * scale. One digit costs more than all else in `fast`
+// (bench/RESULTS.md), and a second one no reading of keys.
 #ifndef FG_KERNELS_KV_H
 #define FG_KERNELS_KV_H
 #include "base/kv_format.h"
+#include <assert.h>
 #include <stdbool.h>
 #include <stdint.h>
 
 #define FG_KV_PAGE 256
 #define FG_KV_SEGMENT 2048
 #define FG_KV_TILES (FG_KV_SEGMENT / FG_KV_PAGE)
-#define FG_KV_WIDTH_MAX 512 // head_dim of the models that are loaded is at most this
+#define FG_KV_WIDTH_MAX 512               // head_dim of the models that are loaded is at most this
+#define FG_KV_QUERY_MAX (255 * 127 + 127) // largest code of a query
+
+// A_t, and what comes off it where a kernel multiplies the bytes of keys, which have 128 added.
+static_assert((int64_t)128 * FG_KV_QUERY_MAX * FG_KV_WIDTH_MAX <= INT32_MAX,
+              "sums of codes are 32-bit integers");
 
 static inline int64_t fg_kv_width(int64_t D)
 {
@@ -81,9 +88,9 @@ typedef bool (*fg_kv_store_fn)(const struct fg_kv_head *h, int64_t pos, const fl
 struct fg_attn_rows {
     int64_t n;
     const float *q;      // [n][W] FP32, zero from D on
-    const int8_t *qc;    // [n][W] codes, zero from D on, 64-byte aligned     } fast with INT8 keys;
+    const int8_t *qc;    // [n][hi, lo][W], zero from D on, 64-byte aligned   } fast with INT8 keys;
     const float *qs;     // [n]                                               } else unused, may be
-    const int32_t *qsum; // [n] sums of the codes                             } NULL
+    const int32_t *qsum; // [n] sums of the codes c                           } NULL
     const int64_t *pos;  // [n]: of each row; ascending, not strictly
     float scale;         // D^(-1/2)
 };
@@ -94,9 +101,10 @@ struct fg_attn_acc {
     float *m, *l, *o;
 };
 
-// One query row to INT8: qc [W] with zeros from D on, *qs, *qsum.
-typedef void (*fg_attn_query_fn)(int8_t *qc, float *qs, int32_t *qsum, const float *q, int64_t D,
-                                 float scale);
+struct fg_kernels;
+// One query row to INT8 by kn->quantize2: qc [2][W] with zeros from D on, *qs, *qsum.
+void fg_attn_query(const struct fg_kernels *kn, int8_t *qc, float *qs, int32_t *qsum,
+                   const float *q, int64_t D, float scale);
 // Combines the triples of tile `tile` into acc, for rows [r0, r1); rows that see nothing of it stay
 // as they are. Nothing of tokens that no row sees is used, whatever it is. scratch:
 // fg_attn_tile_scratch_bytes(D), 64-byte aligned.

@@ -47,7 +47,7 @@ static struct fg_attn_rows rows_of(const struct attention_job *job, int64_t kv, 
         pos[r - r0] = c->pos + r / job->G;
     return (struct fg_attn_rows){.n = r1 - r0,
                                  .q = c->q + at * job->W,
-                                 .qc = c->qc ? c->qc + at * job->W : NULL,
+                                 .qc = c->qc ? c->qc + at * 2 * job->W : NULL,
                                  .qs = c->qs ? c->qs + at : NULL,
                                  .qsum = c->qsum ? c->qsum + at : NULL,
                                  .pos = pos,

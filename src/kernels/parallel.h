@@ -107,7 +107,7 @@ struct fg_attn_call {
     float *o;                    // [T][n_heads][D]
     const struct fg_kv_head *kv; // [n_kv]
     const float *q;              // [n_kv][T * G][W], W = fg_kv_width(D)
-    const int8_t *qc;            // the same as codes, with
+    const int8_t *qc;            // [n_kv][T * G][hi, lo][W]: the same as codes, with
     const float *qs;             // [n_kv][T * G] and
     const int32_t *qsum; // [n_kv][T * G]; unused where keys are not INT8 or mode is not fast
     int64_t pos, T, n_heads, n_kv, D;

@@ -30,7 +30,8 @@ static void place_query(const struct job *j, const struct fg_kernels *kn, int64_
         memcpy(qx, q, (size_t)D * sizeof *q);
     for (int64_t d = D; d < W; d++)
         qx[d] = 0.0f;
-    if (j->codes) kn->attn_query(ws->qc + row * W, &ws->qs[row], &ws->qsum[row], qx, D, j->scale);
+    if (j->codes)
+        fg_attn_query(kn, ws->qc + row * 2 * W, &ws->qs[row], &ws->qsum[row], qx, D, j->scale);
 }
 
 static void store(const struct job *j, const struct fg_kernels *kn, int64_t t, int64_t h,
@@ -122,7 +123,7 @@ static void attend(const struct job *j)
     const struct fg_attn_call call = {.o = ws->o + rows * c->head_dim,
                                       .kv = j->kv,
                                       .q = ws->qx + rows * j->W,
-                                      .qc = j->codes ? ws->qc + rows * j->W : NULL,
+                                      .qc = j->codes ? ws->qc + rows * 2 * j->W : NULL,
                                       .qs = j->codes ? ws->qs + rows : NULL,
                                       .qsum = j->codes ? ws->qsum + rows : NULL,
                                       .pos = j->state->pos,

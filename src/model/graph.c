@@ -36,7 +36,7 @@ static bool alloc_queries(struct fg_workspace *ws, const struct fg_config *c)
     ws->qx = fg_arena_alloc(&ws->arena, rows * W, sizeof *ws->qx);
     ws->no_signs = fg_arena_alloc(&ws->arena, (uint64_t)(c->head_dim + 7) / 8, 1);
     if (!ws->par.fast) return ws->qx && ws->no_signs;
-    ws->qc = fg_arena_alloc(&ws->arena, rows * W, sizeof *ws->qc);
+    ws->qc = fg_arena_alloc(&ws->arena, rows * 2 * W, sizeof *ws->qc);
     ws->qs = fg_arena_alloc(&ws->arena, rows, sizeof *ws->qs);
     ws->qsum = fg_arena_alloc(&ws->arena, rows, sizeof *ws->qsum);
     return ws->qx && ws->no_signs && ws->qc && ws->qs && ws->qsum;

@@ -30,7 +30,7 @@ struct fg_workspace {
     float *k, *v;  // [n_kv_heads][head_dim]
     // Queries of a span as attention takes them: [n_kv_heads][T * G][W], see kernels/kv.h.
     float *qx;
-    int8_t *qc;
+    int8_t *qc;        // [n_kv_heads][T * G][2][W]
     float *qs;         // [n_kv_heads][T * G]
     int32_t *qsum;     // the same
     uint8_t *no_signs; // rotation without signs: [head_dim / 8] zeros

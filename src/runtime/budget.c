@@ -67,7 +67,7 @@ static uint64_t query_bytes(const struct fg_config *c, const struct fg_budget_op
 {
     if (!o->fast || c->n_full == 0) return 0;
     return (uint64_t)c->n_heads *
-           ((uint64_t)fg_kv_width(c->head_dim) + sizeof(float) + sizeof(int32_t));
+           (2 * (uint64_t)fg_kv_width(c->head_dim) + sizeof(float) + sizeof(int32_t));
 }
 
 uint64_t fg_budget_workspace_bytes(const struct fg_config *c, const struct fg_budget_options *o,

@@ -8,7 +8,7 @@
 
 // Rises with every change of arithmetic that can alter a bit of any output: part of what a snapshot
 // must agree in.
-#define FG_NUMERICS_ABI 2
+#define FG_NUMERICS_ABI 3
 
 struct fg_session {
     const struct fg_model *model;

@@ -36,7 +36,7 @@ static struct query_rows rows_new(int64_t n, int64_t D)
     struct query_rows m = {.W = fg_kv_width(D)};
     const size_t values = (size_t)(n * m.W);
     m.q = fenced_new(values * 4 + 4); // aligned as floats are and no better
-    m.qc = fenced_new((values + 63) / 64 * 64);
+    m.qc = fenced_new(2 * values);
     m.qs = fenced_new((size_t)n * 4);
     m.qsum = fenced_new((size_t)n * 4);
     m.pos = fenced_new((size_t)n * 8);
@@ -63,8 +63,8 @@ static void rows_free(struct query_rows *m)
 static void rows_codes(struct query_rows *m, int64_t D)
 {
     for (int64_t i = 0; i < m->r.n; i++)
-        levels[0]->attn_query((int8_t *)m->qc.data + i * m->W, (float *)m->qs.data + i,
-                              (int32_t *)m->qsum.data + i, m->r.q + i * m->W, D, m->r.scale);
+        fg_attn_query(levels[0], (int8_t *)m->qc.data + i * 2 * m->W, (float *)m->qs.data + i,
+                      (int32_t *)m->qsum.data + i, m->r.q + i * m->W, D, m->r.scale);
 }
 
 // Rows [r0, r1) alone.
@@ -73,7 +73,7 @@ static struct query_rows rows_slice(const struct query_rows *m, int64_t D, int64
     struct query_rows s = rows_new(r1 - r0, D);
     const size_t n = (size_t)(r1 - r0), W = (size_t)m->W;
     memcpy(s.q.data, m->r.q + r0 * m->W, n * W * 4);
-    memcpy(s.qc.data, m->r.qc + r0 * m->W, n * W);
+    memcpy(s.qc.data, m->r.qc + r0 * 2 * m->W, n * 2 * W);
     memcpy(s.qs.data, m->r.qs + r0, n * 4);
     memcpy(s.qsum.data, m->r.qsum + r0, n * 4);
     memcpy(s.pos.data, m->r.pos + r0, n * 8);
@@ -316,9 +316,15 @@ static void tokens_free(struct tokens *x)
 
 struct row_query {
     const float *q;
-    const int8_t *qc;
+    const int8_t *hi, *lo; // digits of codes
     float qs, scale;
 };
+
+static struct row_query row_query(const struct fg_attn_rows *rows, int64_t r, int64_t W)
+{
+    const int8_t *hi = rows->qc + r * 2 * W;
+    return (struct row_query){rows->q + r * W, hi, hi + W, rows->qs[r], rows->scale};
+}
 
 struct triple {
     float m, l, o[FG_KV_WIDTH_MAX];
@@ -349,9 +355,10 @@ static struct triple one_tile(const struct tokens *x, const struct row_query *q,
         int64_t A = 0;
         float chain = 0;
         for (int64_t d = 0; d < D; d++) {
-            A += (int64_t)x->kc[(t0 + t) * D + d] * q->qc[d];
+            A += (int64_t)x->kc[(t0 + t) * D + d] * (255 * q->hi[d] + q->lo[d]);
             chain = fmaf(q->q[d], x->k[(t0 + t) * D + d], chain);
         }
+        assert_true(A >= INT32_MIN && A <= INT32_MAX);
         e[t] = k8 ? (float)A * q->qs * fg_f16_to_f32(x->ks[t0 + t]) : chain * q->scale;
         r.m = fmaxf(r.m, e[t]);
     }
@@ -410,74 +417,130 @@ static void expect_values(const char *what, const float *got, const double *want
                      want[i]);
 }
 
-// specs: runtime A.3
+// specs: runtime A.3. Its numbers of `fast` are for queries of one digit; the same sums in double
+// with two give the others.
+enum { EX_D = 8, EX_N = 22, EX_TILE = 8, EX_SEGMENT = 16, EX_TILES = 3 };
+static const double example_plain[EX_D + 2] = {-.012919, -.163758, .000956,  .084320,  .590305,
+                                               .209620,  -.103140, -.079742, 3.337565, 3.722974};
+static const double example_exact[EX_D + 2] = {-.010909, -.163090, -.001461, .084813,  .589163,
+                                               .211618,  -.100596, -.079141, 3.330540, 3.741182};
+struct example {
+    int32_t codes[EX_D];
+    double s; // of the query
+    double m[EX_TILES], l[EX_TILES];
+    int32_t P[EX_TILES][EX_TILE];
+    double out[EX_D + 2]; // m and l of the row last
+};
+static const struct example examples[] = {
+    {{19, -95, 50, 95, -127, -35, -14, -25},
+     .0233277139,
+     {3.347923, 3.048670, .569047},
+     {2.359472, 1.583196, 2.699787},
+     {{16452, 32767, 3580, 13817, 273, 4999, 52, 331},
+      {8, 411, 2222, 5191, 5626, 32767, 3193, 125},
+      {59, 32767, 4367, 17976, 23121, 4317, 0, 0}},
+     {-.013825, -.166568, .000212, .083160, .592779, .211268, -.104324, -.082861, 3.347923,
+      3.700889}},
+    {{4910, -24200, 12840, 24231, -32512, -9012, -3595, -6493},
+     9.11238823e-05,
+     {3.330551, 3.038912, .564379},
+     {2.382924, 1.589262, 2.717349},
+     {{16794, 32767, 3656, 13991, 277, 5096, 53, 332},
+      {9, 416, 2247, 5269, 5642, 32767, 3243, 125},
+      {59, 32767, 4412, 18107, 23411, 4383, 0, 0}},
+     {-.010915, -.163090, -.001454, .084811, .589167, .211621, -.100595, -.079147, 3.330551,
+      3.741092}},
+};
+
+static struct pages example_pages(const struct fg_kernels *kn, enum fg_kv_format format)
+{
+    struct pages kv = pages_new(format, EX_D, 1);
+    pages_fill(&kv, 0xFF, 0x7E00);
+    for (int64_t t = 0; t < EX_N; t++) {
+        float k[EX_D], v[EX_D];
+        golden_row(k, EX_D, "ak", t, 2);
+        golden_row(v, EX_D, "av", t, 1);
+        assert_true(kn->kv_store(&kv.h, t, k, v));
+    }
+    return kv;
+}
+
+// The row by the rules in the example's small tiles, and by the kernel. want: o / l; m; l.
+static void check_example_row(const struct fg_kernels *kn, const struct pages *kv,
+                              const struct query_rows *rows, bool fast, const double *want)
+{
+    struct tokens x = tokens_of(&kv->h, EX_N);
+    const struct row_query q = row_query(&rows->r, 0, rows->W);
+    const struct triple r = by_rules(&x, &q, fast, fast, EX_N, EX_TILE, EX_SEGMENT);
+    float got[EX_D + 2], kernel[EX_D];
+    for (int d = 0; d < EX_D; d++)
+        got[d] = r.o[d] / r.l;
+    got[EX_D] = r.m;
+    got[EX_D + 1] = r.l;
+    expect_values("the rules", got, want, EX_D + 2, 1e-5);
+
+    struct fg_attn_acc total = acc_new(1, rows->W);
+    attend(kn, fast, &kv->h, &rows->r, 0, &total);
+    kn->attn_finish(kernel, &total, 0, EX_D);
+    // 15 bits of weights against the largest of 22 tokens, not of 8.
+    expect_values(kn->isa, kernel, want, EX_D, fast ? 3e-5 : 1e-5);
+    acc_free(&total);
+    tokens_free(&x);
+}
+
+static void check_example_tiles(const struct pages *kv, const struct query_rows *rows,
+                                const struct example *example)
+{
+    struct tokens x = tokens_of(&kv->h, EX_N);
+    const struct row_query q = row_query(&rows->r, 0, rows->W);
+    for (int64_t i = 0; i < EX_TILES; i++) {
+        int32_t P[EX_TILE] = {0};
+        const int64_t t1 = (i + 1) * EX_TILE < EX_N ? (i + 1) * EX_TILE : EX_N;
+        const struct triple r = one_tile(&x, &q, true, true, i * EX_TILE, t1, P);
+        expect_values("m of a tile", &r.m, example->m + i, 1, 1e-5);
+        expect_values("l of a tile", &r.l, example->l + i, 1, 1e-5);
+        assert_memory_equal(P, example->P[i], sizeof P);
+    }
+    tokens_free(&x);
+}
+
 static void check_example(const struct fg_kernels *kn)
 {
-    enum { D = 8, N = 22, TILE = 8, SEGMENT = 16 };
-    static const double plain[D + 2] = {-.012919, -.163758, .000956,  .084320,  .590305,
-                                        .209620,  -.103140, -.079742, 3.337565, 3.722974};
-    static const double exact[D + 2] = {-.010909, -.163090, -.001461, .084813,  .589163,
-                                        .211618,  -.100596, -.079141, 3.330540, 3.741182};
-    static const double fast[D] = {-.013825, -.166568, .000212,  .083160,
-                                   .592779,  .211268,  -.104324, -.082861};
-    static const int8_t q_codes[D] = {19, -95, 50, 95, -127, -35, -14, -25};
-    static const double tile_m[] = {3.347923, 3.048670, .569047};
-    static const double tile_l[] = {2.359472, 1.583196, 2.699787};
-    static const int32_t tile_P[][TILE] = {{16452, 32767, 3580, 13817, 273, 4999, 52, 331},
-                                           {8, 411, 2222, 5191, 5626, 32767, 3193, 125},
-                                           {59, 32767, 4367, 17976, 23121, 4317, 0, 0}};
-    struct query_rows rows = rows_new(1, D);
-    double value[D];
-    golden_values(value, D, "aq", 3);
-    for (int d = 0; d < D; d++)
+    struct query_rows rows = rows_new(1, EX_D);
+    double value[EX_D];
+    golden_values(value, EX_D, "aq", 3);
+    memset(rows.q.data, 0, (size_t)rows.W * 4);
+    for (int d = 0; d < EX_D; d++)
         ((float *)rows.q.data)[d] = (float)value[d];
-    ((int64_t *)rows.pos.data)[0] = N - 1;
-    kn->attn_query((int8_t *)rows.qc.data, (float *)rows.qs.data, (int32_t *)rows.qsum.data,
-                   rows.r.q, D, rows.r.scale);
-    assert_memory_equal(rows.r.qc, q_codes, D);
-    const float qs = rows.r.qs[0] / rows.r.scale;
-    expect_values("scale of the query", &qs, (const double[]){.02332771}, 1, 1e-8);
-    const struct row_query q = {rows.r.q, rows.r.qc, rows.r.qs[0], rows.r.scale};
+    ((int64_t *)rows.pos.data)[0] = EX_N - 1;
+    int8_t *hi = (int8_t *)rows.qc.data, *lo = hi + rows.W;
+    float *qs = (float *)rows.qs.data;
+    int32_t *qsum = (int32_t *)rows.qsum.data;
 
-    for (int f8 = 0; f8 < 2; f8++) {
-        struct pages kv = pages_new(f8 ? FG_KV_KV8 : FG_KV_F32, D, 1);
-        pages_fill(&kv, 0xFF, 0x7E00);
-        for (int64_t t = 0; t < N; t++) {
-            float k[D], v[D];
-            golden_row(k, D, "ak", t, 2);
-            golden_row(v, D, "av", t, 1);
-            assert_true(kn->kv_store(&kv.h, t, k, v));
+    struct pages plain = example_pages(kn, FG_KV_F32), kv = example_pages(kn, FG_KV_KV8);
+    fg_attn_query(kn, hi, qs, qsum, rows.r.q, EX_D, rows.r.scale);
+    check_example_row(kn, &plain, &rows, false, example_plain);
+    check_example_row(kn, &kv, &rows, false, example_exact);
+    for (int digits = 1; digits <= 2; digits++) {
+        const struct example *example = &examples[digits - 1];
+        if (digits == 1) { // as numbers that fit the lower one
+            memset(hi, 0, 2 * (size_t)rows.W);
+            *qsum = 0;
+            for (int d = 0; d < EX_D; d++)
+                *qsum += lo[d] = (int8_t)example->codes[d];
+            *qs = (float)example->s * rows.r.scale;
+        } else {
+            fg_attn_query(kn, hi, qs, qsum, rows.r.q, EX_D, rows.r.scale);
+            const float s = *qs / rows.r.scale;
+            expect_values("scale of the query", &s, &example->s, 1, 1e-11);
+            for (int d = 0; d < EX_D; d++)
+                assert_int_equal(255 * hi[d] + lo[d], example->codes[d]);
         }
-        struct tokens x = tokens_of(&kv.h, N);
-        for (int mode = 0; mode <= f8; mode++) { // exact; fast
-            const struct triple r = by_rules(&x, &q, mode, mode, N, TILE, SEGMENT);
-            float got[D + 2], kernel[D];
-            for (int d = 0; d < D; d++)
-                got[d] = r.o[d] / r.l;
-            got[D] = r.m;
-            got[D + 1] = r.l;
-            const double *want = mode ? fast : f8 ? exact : plain;
-            expect_values("the rules", got, want, mode ? D : D + 2, 1e-5);
-            if (mode) expect_values("l of fast", &r.l, (const double[]){3.700889}, 1, 1e-5);
-
-            struct fg_attn_acc total = acc_new(1, rows.W);
-            attend(kn, mode, &kv.h, &rows.r, 0, &total);
-            kn->attn_finish(kernel, &total, 0, D);
-            // 15 bits of weights against the largest of 22 tokens, not of 8
-            expect_values(kn->isa, kernel, want, D, 1e-5);
-            acc_free(&total);
-        }
-        for (int64_t i = 0; f8 && i < 3; i++) {
-            int32_t P[TILE] = {0};
-            const int64_t t1 = (i + 1) * TILE < N ? (i + 1) * TILE : N;
-            const struct triple r = one_tile(&x, &q, true, true, i * TILE, t1, P);
-            expect_values("m of a tile", &r.m, tile_m + i, 1, 1e-5);
-            expect_values("l of a tile", &r.l, tile_l + i, 1, 1e-5);
-            assert_memory_equal(P, tile_P[i], sizeof P);
-        }
-        tokens_free(&x);
-        pages_free(&kv);
+        check_example_tiles(&kv, &rows, example);
+        check_example_row(kn, &kv, &rows, true, example->out);
     }
+    pages_free(&plain);
+    pages_free(&kv);
     rows_free(&rows);
 }
 
@@ -512,8 +575,7 @@ static void test_rules(void **state)
                 struct fg_attn_acc want = acc_new(p.n, p.W), got = acc_new(p.n, p.W);
                 for (int fast = 0; fast < 2; fast++) {
                     for (int64_t r = 0; r < p.n; r++) {
-                        const struct row_query q = {p.rows.r.q + r * p.W, p.rows.r.qc + r * p.W,
-                                                    p.rows.r.qs[r], p.rows.r.scale};
+                        const struct row_query q = row_query(&p.rows.r, r, p.W);
                         const struct triple t =
                             by_rules(&x, &q, fast && fg_kv_k8(p.format), fast && fg_kv_v8(p.format),
                                      p.rows.r.pos[r] + 1, FG_KV_PAGE, FG_KV_SEGMENT);
@@ -760,8 +822,8 @@ static void check_query(const struct fg_kernels *kn, const float *q, int64_t D, 
                         const char *what)
 {
     const int64_t W = fg_kv_width(D);
-    _Alignas(64) int8_t want[FG_KV_WIDTH_MAX];
-    struct fenced qc = fenced_new((size_t)((W + 63) / 64 * 64));
+    int8_t want[2 * FG_KV_WIDTH_MAX] = {0};
+    struct fenced qc = fenced_new((size_t)(2 * W));
     int32_t sum = 0, got_sum = 12345;
     uint32_t largest = 0;
     for (int64_t d = 0; d < D; d++) {
@@ -769,19 +831,20 @@ static void check_query(const struct fg_kernels *kn, const float *q, int64_t D, 
         largest = bits > largest ? bits : largest;
     }
     const float mx = fg_f32_of_bits(largest);
-    const float s = !isfinite(mx) ? NAN : mx < 0x1p-100f ? 1 : mx / 127;
-    for (int64_t d = 0; d < W; d++) {
-        want[d] = d < D && isfinite(mx) && mx >= 0x1p-100f ? (int8_t)rintf(q[d] / s) : 0;
-        sum += want[d];
+    const float s = !isfinite(mx) ? NAN : mx < 0x1p-100f ? 0 : mx / 32512;
+    for (int64_t d = 0; d < D && s > 0; d++) {
+        const int code = (int)rintf(q[d] * (32512 / mx));
+        want[d] = (int8_t)((code + 127 + 255 * 128) / 255 - 128); // nearest, whatever the sign
+        want[W + d] = (int8_t)(code - 255 * want[d]);
+        assert_true(abs(want[d]) <= 127 && abs(code - 255 * want[d]) <= 127);
+        sum += code;
     }
-    memset(qc.data, 0x55, (size_t)((W + 63) / 64 * 64));
+    memset(qc.data, 0x55, (size_t)(2 * W));
     float qs = CANARY;
-    kn->attn_query((int8_t *)qc.data, &qs, &got_sum, q, D, scale);
-    if (!same_float(qs, s * scale) || got_sum != sum || memcmp(qc.data, want, (size_t)W) != 0)
+    fg_attn_query(kn, (int8_t *)qc.data, &qs, &got_sum, q, D, scale);
+    if (!same_float(qs, s * scale) || got_sum != sum || memcmp(qc.data, want, (size_t)(2 * W)) != 0)
         fail_msg("%s, %s, D %lld: scale %a, sum %d, expected %a, %d", kn->isa, what, (long long)D,
                  (double)qs, got_sum, (double)(s * scale), sum);
-    for (int64_t d = W; d < (W + 63) / 64 * 64; d++)
-        assert_int_equal(qc.data[d], 0x55);
     fenced_free(&qc);
 }
 
@@ -808,8 +871,8 @@ static void test_query(void **state)
                         q[d] = d == at ? magnitudes[m] : m % 2 ? -0.0f : 0;
                     check_query(levels[level], q, D, scale, "one number");
                 }
-            for (int64_t d = 0; d < D; d++) // quotients halfway between integers
-                q[d] = d == D - 1 ? 127 : (float)(d % 254 - 127) + 0.5f;
+            for (int64_t d = 0; d < D; d++) // products halfway between integers
+                q[d] = d == D - 1 ? 32512 : (float)(d * 193 % 65024 - 32512) + 0.5f;
             check_query(levels[level], q, D, scale, "halves");
             fenced_free(&mem);
         }
@@ -996,7 +1059,7 @@ static void test_error_of_fast(void **state)
         }
         const double error = sqrt(differences / squares);
         print_message("fast against exact, %s: relative L2 %.2g\n", format_names[f], error);
-        assert_true(error < (f == FG_KV_V8 ? 2e-4 : 2e-2));
+        assert_true(error < 2e-4);
     }
 }
 

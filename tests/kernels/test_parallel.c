@@ -177,10 +177,10 @@ static void attend_alone(const struct fg_kernels *kn, float *o, const struct fg_
     const int64_t D = kv->D, W = fg_kv_width(D);
     int32_t qsum;
     float qs, m[2], l[2];
-    int8_t *qc = alloc((uint64_t)W);
+    int8_t *qc = alloc(2 * (uint64_t)W);
     float *rows = alloc((uint64_t)(2 * W) * 4);
     void *scratch = alloc(fg_attn_tile_scratch_bytes(D));
-    kn->attn_query(qc, &qs, &qsum, q, D, scale);
+    fg_attn_query(kn, qc, &qs, &qsum, q, D, scale);
     const struct fg_attn_rows query = {
         .n = 1, .q = q, .qc = qc, .qs = &qs, .qsum = &qsum, .pos = &pos, .scale = scale};
     const struct fg_attn_acc row = {&m[0], &l[0], rows}, segment = {&m[1], &l[1], rows + W};
@@ -216,14 +216,14 @@ static void attention(const struct shape *shape, enum fg_kv_format format, bool 
     struct fg_kv_head kv[8];
     float *qx = alloc((uint64_t)(n_kv * R * W) * 4), *o = floats(T * n_heads * D, &seed);
     float *truth = alloc((uint64_t)(T * n_heads * D) * 4);
-    int8_t *qc = alloc((uint64_t)(n_kv * R * W));
+    int8_t *qc = alloc((uint64_t)(n_kv * R * 2 * W));
     float *qs = alloc((uint64_t)(n_kv * R) * 4);
     int32_t *qsum = alloc((uint64_t)(n_kv * R) * 4);
     for (int64_t h = 0; h < n_kv; h++)
         kv[h] = stored(par.kernels, format, D, pos + T, &seed);
     for (int64_t r = 0; r < n_kv * R; r++) {
         fill_floats(qx + r * W, D, &seed, NUMBERS_UNIT);
-        par.kernels->attn_query(qc + r * W, &qs[r], &qsum[r], qx + r * W, D, scale);
+        fg_attn_query(par.kernels, qc + r * 2 * W, &qs[r], &qsum[r], qx + r * W, D, scale);
         const int64_t h = r / R, t = r % R / G, g = r % G;
         attend_alone(par.kernels, truth + (t * n_heads + h * G + g) * D, &kv[h], qx + r * W,
                      pos + t, scale, fast);

@@ -354,13 +354,13 @@ static void check_query(struct attn_case *c, int8_t *qc, float *qs, int32_t *qsu
                         float scale)
 {
     const int64_t W = fg_kv_width(c->D);
-    int8_t codes[FG_KV_WIDTH_MAX];
+    int8_t codes[2 * FG_KV_WIDTH_MAX];
     float s;
     int32_t sum;
-    c->ref->attn_query(qc, qs, qsum, q, c->D, scale);
-    c->k->attn_query(codes, &s, &sum, q, c->D, scale);
-    expect_attn(memcmp(codes, qc, (size_t)W) == 0 && same_float(s, *qs) && sum == *qsum, "query",
-                c);
+    fg_attn_query(c->ref, qc, qs, qsum, q, c->D, scale);
+    fg_attn_query(c->k, codes, &s, &sum, q, c->D, scale);
+    expect_attn(memcmp(codes, qc, (size_t)(2 * W)) == 0 && same_float(s, *qs) && sum == *qsum,
+                "query", c);
 }
 
 static void check_attention(struct attn_case c)
@@ -372,14 +372,14 @@ static void check_attention(struct attn_case c)
     pages_free(&stored);
 
     float *q = zeros(c.n * W * 4), *qs = zeros(c.n * 4), *out = zeros(2 * c.D * 4);
-    int8_t *qc = zeros(c.n * W);
+    int8_t *qc = zeros(c.n * 2 * W);
     int32_t *qsum = zeros(c.n * 4);
     int64_t *pos = zeros(c.n * 8);
     const float scale = 1.0f / sqrtf((float)c.D);
     for (int64_t r = 0; r < c.n; r++) {
         pos[r] = c.base + r / 2;
         fill_floats(q + r * W, c.D, &c.seed, c.kind);
-        check_query(&c, qc + r * W, qs + r, qsum + r, q + r * W, scale);
+        check_query(&c, qc + r * 2 * W, qs + r, qsum + r, q + r * W, scale);
     }
     const struct fg_attn_rows rows = {
         .n = c.n, .q = q, .qc = qc, .qs = qs, .qsum = qsum, .pos = pos, .scale = scale};
@@ -437,7 +437,7 @@ static void check_special(struct attn_case c)
         expect_attn(!c.k->kv_store(&kv.h, 0, x, x + c.D), "kv_store", &c);
     }
     for (int i = 0; i < 50; i++) {
-        int8_t qc[FG_KV_WIDTH_MAX];
+        int8_t qc[2 * FG_KV_WIDTH_MAX];
         float qs;
         int32_t qsum;
         fill_floats(x, c.D, &c.seed, (enum numbers)(i % N_NUMBERS));

@@ -1,15 +1,15 @@
 // kernels/amx/attn.c: the INT8 parts of attention (kv.h) by TDPBSUD and TDPBUSD, for blocks of up
 // to 32 query rows. Pages are stored as the B tiles of both products:
 //
-//   scores   A: [rows][64 dims] of query codes; B: 16 tokens of keys, [16 fours of dims][16 tokens]
-//            C: [rows][16 tokens]
+//   scores   A: [rows][64 dims] of high or low digits of queries
+//            B: 16 tokens of keys, [16 fours of dims][16 tokens]; C: [rows][16 tokens]
 //   outputs  A: [rows][64 tokens] of high or low bytes of probabilities
 //            B: 16 dims of values, [16 fours of tokens][16 dims]; C: [rows][16 dims]
 //
-// A product takes longer to finish than four take to start, so four sums take turns. With up to 16
-// rows these are of four blocks of tokens, or of 32 dims, high and low. With more they are of two
-// sets of rows and half as much of the page: its lines come from the second cache more slowly than
-// the products want them, and so serve twice.
+// A product takes longer to finish than four take to start, so four sums take turns, high and low.
+// With up to 16 rows these are of 32 tokens or dims. With more they are of two sets of rows and
+// half as much of the page: its lines come from the second cache more slowly than the products want
+// them, and so serve as many of these as they can.
 #include "kernels/avx512/attn.h"
 #include "kernels/levels.h"
 
@@ -68,9 +68,16 @@ static void zero_sums(void)
     MEMORY_ORDER();
 }
 
+// Exact sums of a step, of both digits or bytes: 32 tokens or dims of up to 16 rows, [half][row],
+// or 16 of more rows.
+struct sums {
+    int32_t high[2 * TILE_ROWS][16], low[2 * TILE_ROWS][16];
+};
+
 // Sums of scores that wait for the next step's products: row by row they become scores between
 // these, which are not kept waiting that way. Rows [at, end) are left.
 struct raw {
+    const struct sums *from;
     float *s; // of row `at` at the step's tokens
     const float *ks;
     int64_t at, end;
@@ -83,7 +90,9 @@ FG_INLINE void scale_row(const int regs, const int32_t *qsum, const float *qs, s
     const __m512i bias = _mm512_set1_epi32(128 * qsum[w->at]);
     FG_UNROLL_FULL
     for (int c = 0; c < regs; c++) {
-        const __m512i sum = _mm512_sub_epi32(_mm512_load_si512(w->s + 16 * c), bias);
+        const __m512i high = _mm512_load_si512(w->from->high[c * TILE_ROWS + w->at]);
+        const __m512i low = _mm512_load_si512(w->from->low[c * TILE_ROWS + w->at]);
+        const __m512i sum = _mm512_sub_epi32(attn_two_digits(high, low), bias);
         __m512 score = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), _mm512_set1_ps(qs[w->at]));
         score = _mm512_mul_ps(score, _mm512_load_ps(w->ks + 16 * c));
         _mm512_store_ps(w->s + 16 * c, score);
@@ -92,125 +101,115 @@ FG_INLINE void scale_row(const int regs, const int32_t *qsum, const float *qs, s
     w->s += ATTN_LD;
 }
 
-// Sums into s: of up to 16 rows and four blocks of tokens.
-static void score_few(const struct attn_block *b, int64_t step, const uint8_t *ahead,
-                      struct raw *waiting)
+// Sums of up to 16 rows and two blocks of tokens.
+static void score_few(const struct attn_block *b, int64_t step, struct sums *to,
+                      const uint8_t *ahead, struct raw *waiting)
 {
-    const int64_t stride = b->W * 16; // of blocks
-    const uint8_t *k = b->k + step * 4 * stride;
-    const int8_t *q = b->rows->qc + b->r0 * b->W;
+    const int64_t W = b->W, ld = 2 * W, stride = W * 16; // of rows, of blocks
+    const uint8_t *k = b->k + step * 2 * stride;
+    const int8_t *hi = b->rows->qc + b->r0 * ld, *lo = hi + W;
     const int32_t *qsum = b->rows->qsum + b->r0;
     const float *qs = b->rows->qs + b->r0;
-    const int64_t W = b->W;
     struct raw w = *waiting;
     int64_t d = 0;
     zero_sums();
-    for (; d + 64 <= W; d += 64, k += TILE_BYTES, q += 64) {
-        _tile_loadd(A0, q, W);
+    for (; d + 64 <= W; d += 64, k += TILE_BYTES) {
+        _tile_loadd(A0, hi + d, ld);
         _tile_loadd(B0, k, 64);
         _tile_dpbsud(C0, A0, B0);
         if (ahead) attn_ahead(ahead + d * 16, stride, 8);
-        scale_row(4, qsum, qs, &w);
-        _tile_loadd(B0, k + stride, 64);
-        _tile_dpbsud(C1, A0, B0);
-        scale_row(4, qsum, qs, &w);
-        _tile_loadd(B0, k + 2 * stride, 64);
+        scale_row(2, qsum, qs, &w);
+        _tile_loadd(A0, lo + d, ld);
         _tile_dpbsud(C2, A0, B0);
-        if (ahead) attn_ahead(ahead + d * 16 + 512, stride, 8);
-        scale_row(4, qsum, qs, &w);
-        _tile_loadd(B0, k + 3 * stride, 64);
+        scale_row(2, qsum, qs, &w);
+        _tile_loadd(B0, k + stride, 64);
         _tile_dpbsud(C3, A0, B0);
-        scale_row(4, qsum, qs, &w);
+        scale_row(2, qsum, qs, &w);
+        _tile_loadd(A0, hi + d, ld);
+        _tile_dpbsud(C1, A0, B0);
+        scale_row(2, qsum, qs, &w);
     }
     if (d < W) {
-        _tile_loadd(A1, q, W);
+        _tile_loadd(A1, hi + d, ld);
         _tile_loadd(B1, k, 64);
         _tile_dpbsud(C0, A1, B1);
-        _tile_loadd(B1, k + stride, 64);
-        _tile_dpbsud(C1, A1, B1);
-        _tile_loadd(B1, k + 2 * stride, 64);
+        _tile_loadd(A1, lo + d, ld);
         _tile_dpbsud(C2, A1, B1);
-        _tile_loadd(B1, k + 3 * stride, 64);
+        _tile_loadd(B1, k + stride, 64);
         _tile_dpbsud(C3, A1, B1);
+        _tile_loadd(A1, hi + d, ld);
+        _tile_dpbsud(C1, A1, B1);
     }
     while (w.at < w.end)
-        scale_row(4, qsum, qs, &w);
-    float *s = b->mem->s[0] + step * 64;
-    _tile_stored(C0, s, sizeof b->mem->s[0]);
-    _tile_stored(C1, s + 16, sizeof b->mem->s[0]);
-    _tile_stored(C2, s + 32, sizeof b->mem->s[0]);
-    _tile_stored(C3, s + 48, sizeof b->mem->s[0]);
+        scale_row(2, qsum, qs, &w);
+    _tile_stored(C0, to->high[0], 64);
+    _tile_stored(C1, to->high[TILE_ROWS], 64);
+    _tile_stored(C2, to->low[0], 64);
+    _tile_stored(C3, to->low[TILE_ROWS], 64);
     MEMORY_ORDER();
-    *waiting = (struct raw){s, b->mem->ks + step * 64, 0, b->n};
+    *waiting = (struct raw){to, b->mem->s[0] + step * 32, b->mem->ks + step * 32, 0, b->n};
 }
 
-// The same of more rows and two blocks of tokens; W is a multiple of 64.
-static void score_many(const struct attn_block *b, int64_t step, const uint8_t *ahead,
-                       struct raw *waiting)
+// The same of more rows and one block of tokens; W is a multiple of 64.
+static void score_many(const struct attn_block *b, int64_t step, struct sums *to,
+                       const uint8_t *ahead, struct raw *waiting)
 {
-    const int64_t stride = b->W * 16;
-    const uint8_t *k = b->k + step * 2 * stride;
-    const int8_t *q = b->rows->qc + b->r0 * b->W, *q2 = q + TILE_ROWS * b->W;
+    const int64_t W = b->W, ld = 2 * W, stride = W * 16;
+    const uint8_t *k = b->k + step * stride;
+    const int8_t *hi = b->rows->qc + b->r0 * ld, *lo = hi + W;
     const int32_t *qsum = b->rows->qsum + b->r0;
     const float *qs = b->rows->qs + b->r0;
-    const int64_t W = b->W;
     struct raw w = *waiting;
     zero_sums();
     for (int64_t d = 0; d < W; d += 64, k += TILE_BYTES) {
-        _tile_loadd(A0, q + d, W);
         _tile_loadd(B0, k, 64);
+        _tile_loadd(A0, hi + d, ld);
         _tile_dpbsud(C0, A0, B0);
-        scale_row(2, qsum, qs, &w);
-        scale_row(2, qsum, qs, &w);
-        _tile_loadd(B1, k + stride, 64);
-        _tile_dpbsud(C1, A0, B1);
-        if (ahead) attn_ahead(ahead + d * 16, stride, 8);
-        scale_row(2, qsum, qs, &w);
-        scale_row(2, qsum, qs, &w);
-        _tile_loadd(A1, q2 + d, W);
+        scale_row(1, qsum, qs, &w);
+        scale_row(1, qsum, qs, &w);
+        _tile_loadd(A1, hi + d + TILE_ROWS * ld, ld);
         _tile_dpbsud(C2, A1, B0);
-        scale_row(2, qsum, qs, &w);
-        scale_row(2, qsum, qs, &w);
-        _tile_dpbsud(C3, A1, B1);
-        scale_row(2, qsum, qs, &w);
-        scale_row(2, qsum, qs, &w);
+        if (ahead) attn_ahead(ahead + d * 16, stride, 4);
+        scale_row(1, qsum, qs, &w);
+        scale_row(1, qsum, qs, &w);
+        _tile_loadd(A0, lo + d, ld);
+        _tile_dpbsud(C1, A0, B0);
+        scale_row(1, qsum, qs, &w);
+        scale_row(1, qsum, qs, &w);
+        _tile_loadd(A1, lo + d + TILE_ROWS * ld, ld);
+        _tile_dpbsud(C3, A1, B0);
+        scale_row(1, qsum, qs, &w);
+        scale_row(1, qsum, qs, &w);
     }
     while (w.at < w.end)
-        scale_row(2, qsum, qs, &w);
-    float *s = b->mem->s[0] + step * 32, *s2 = b->mem->s[TILE_ROWS] + step * 32;
-    _tile_stored(C0, s, sizeof b->mem->s[0]);
-    _tile_stored(C1, s + 16, sizeof b->mem->s[0]);
-    _tile_stored(C2, s2, sizeof b->mem->s[0]);
-    _tile_stored(C3, s2 + 16, sizeof b->mem->s[0]);
+        scale_row(1, qsum, qs, &w);
+    _tile_stored(C0, to->high[0], 64);
+    _tile_stored(C1, to->low[0], 64);
+    _tile_stored(C2, to->high[TILE_ROWS], 64);
+    _tile_stored(C3, to->low[TILE_ROWS], 64);
     MEMORY_ORDER();
-    *waiting = (struct raw){s, b->mem->ks + step * 32, 0, b->n};
+    *waiting = (struct raw){to, b->mem->s[0] + step * 16, b->mem->ks + step * 16, 0, b->n};
 }
 
 static void scores(struct attn_block *b)
 {
     const int32_t *qsum = b->rows->qsum + b->r0;
     const float *qs = b->rows->qs + b->r0;
-    struct raw w = {NULL, NULL, 0, 0};
+    _Alignas(64) struct sums sums[2];
+    struct raw w = {&sums[0], NULL, NULL, 0, 0};
     configure(b->n, b->W % 64 != 0);
     for (int64_t g = 0; g < b->groups; g++) {
         const uint8_t *ahead = attn_ahead_of_group(b, g, 1);
-        if (b->n <= TILE_ROWS) {
-            score_few(b, g, ahead, &w);
-            continue;
-        }
-        score_many(b, 2 * g, ahead, &w);
-        score_many(b, 2 * g + 1, ahead ? ahead + 512 : NULL, &w);
+        for (int64_t i = 0; i < 2 && b->n <= TILE_ROWS; i++)
+            score_few(b, 2 * g + i, &sums[i], ahead ? ahead + 512 * i : NULL, &w);
+        for (int64_t i = 0; i < 4 && b->n > TILE_ROWS; i++)
+            score_many(b, 4 * g + i, &sums[i % 2], ahead ? ahead + 256 * i : NULL, &w);
     }
     while (w.at < w.end && b->n <= TILE_ROWS)
-        scale_row(4, qsum, qs, &w);
-    while (w.at < w.end)
         scale_row(2, qsum, qs, &w);
+    while (w.at < w.end)
+        scale_row(1, qsum, qs, &w);
 }
-
-// Exact sums of a step: 32 dims of up to 16 rows, [half][row], or 16 dims of more rows.
-struct sums {
-    int32_t high[2 * TILE_ROWS][16], low[2 * TILE_ROWS][16];
-};
 
 // Sums that wait for the next step's products: rows [at, end) are left.
 struct fold {

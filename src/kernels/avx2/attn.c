@@ -2,8 +2,8 @@
 // query rows share what is read of a page. Sums of floats are chains of one row and one token (of
 // keys) or one dim (of values) to a lane, as many at once as there are registers; those of codes
 // are exact: keys and values widened to 16 bit, in pairs of dims or tokens, by VPMADDWD.
-#include "base/num.h"
 #include "kernels/avx2/kv.h"
+#include "kernels/avx2/math.h"
 #include "kernels/inline.h"
 #include "kernels/levels.h"
 #include <string.h>
@@ -26,7 +26,7 @@ struct work {
     float scale;          // of q
     const float *qs;      // [rows]
     const int32_t *qsum;
-    int16_t *q16;                       // [rows][FG_KV_WIDTH_MAX] codes, in each four: 0 2 1 3
+    int16_t *q16;                       // [rows][FG_KV_WIDTH_MAX] codes c, in each four: 0 2 1 3
     int seen[ROWS], common, most;       // tokens that a row sees; that all do; that any does
     float *e;                           // [rows][FG_KV_PAGE] scores, exponentials, weights
     int16_t *p;                         // [rows][FG_KV_PAGE] P of kv.h, in each four: 0 2 1 3
@@ -138,7 +138,7 @@ FG_INLINE void score_codes(const struct work *w, const int R)
         const uint8_t *k = w->k + t / 16 * 16 * w->W + t % 16 * 4;
         __m256i sum[ROWS];
         FG_UNROLL_FULL
-        for (int r = 0; r < R; r++) // keys have 128 added
+        for (int r = 0; r < R; r++) // keys have 128 added; on the way sums may leave 32 bits
             sum[r] = _mm256_set1_epi32(-128 * w->qsum[r]);
         for (int64_t d = 0; d < w->W; d += 4, k += 64) {
             const __m256i key = _mm256_load_si256((const __m256i *)k);
@@ -406,44 +406,20 @@ static void attn_finish(float *out, const struct fg_attn_acc *acc, int64_t r, in
 
 // ---- tiles --------------------------------------------------------------------------------------
 
-static void attn_query(int8_t *qc, float *qs, int32_t *qsum, const float *q, int64_t D, float scale)
-{
-    const int64_t W = fg_kv_width(D);
-    const uint32_t bits = fg_magnitude_bits_avx2(q, D);
-    const float mx = bits >= 0x7F800000 ? NAN : fg_f32_of_bits(bits);
-    if (!(mx >= 0x1p-100f)) { // too small for quotients, or not finite
-        memset(qc, 0, (size_t)W);
-        *qsum = 0;
-        *qs = (mx < 1.0f ? 1.0f : mx) * scale;
-        return;
-    }
-    const float s = mx / 127.0f;
-    __m256i sum = _mm256_setzero_si256();
-    for (int64_t d = 0; d < W; d += 8) {
-        __m256 x = d < D ? fg_load_avx2(q + d, D - d) : _mm256_setzero_ps();
-        __m256i c = _mm256_cvtps_epi32(_mm256_div_ps(x, _mm256_set1_ps(s)));
-        sum = _mm256_add_epi32(sum, c);
-        __m128i words = _mm_packs_epi32(_mm256_castsi256_si128(c), _mm256_extracti128_si256(c, 1));
-        _mm_storel_epi64((__m128i *)(qc + d), _mm_packs_epi16(words, words));
-    }
-    int32_t lane[8];
-    _mm256_storeu_si256((__m256i *)lane, sum);
-    *qsum = 0;
-    for (int i = 0; i < 8; i++)
-        *qsum += lane[i];
-    *qs = s * scale;
-}
-
 static void widen_scales(float *to, const uint16_t *from, int n)
 {
     for (int t = 0; t < up16(n); t += 8)
         _mm256_store_ps(to + t, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(from + t))));
 }
 
-static void widen_codes(int16_t *to, const int8_t *from, int64_t W)
+// Codes of two digits, at most 32512.
+static void query_codes(int16_t *to, const int8_t *hi, const int8_t *lo, int64_t W)
 {
     for (int64_t d = 0; d < W; d += 16) {
-        __m256i code = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(from + d)));
+        const __m256i high = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(hi + d)));
+        const __m256i low = _mm256_cvtepi8_epi16(_mm_load_si128((const __m128i *)(lo + d)));
+        const __m256i code =
+            _mm256_add_epi16(_mm256_mullo_epi16(high, _mm256_set1_epi16(255)), low);
         _mm256_store_si256((__m256i *)(to + d), evens_first(code));
     }
 }
@@ -463,8 +439,10 @@ static void rows_of_tile(struct work *w, const struct fg_attn_acc *acc,
     if (w->key == CODES) {
         w->qs = rows->qs + r;
         w->qsum = rows->qsum + r;
-        for (int i = 0; i < n; i++)
-            widen_codes(w->q16 + i * FG_KV_WIDTH_MAX, rows->qc + (r + i) * w->W, w->W);
+        for (int i = 0; i < n; i++) {
+            const int8_t *hi = rows->qc + (r + i) * 2 * w->W;
+            query_codes(w->q16 + i * FG_KV_WIDTH_MAX, hi, hi + w->W, w->W);
+        }
     }
 
     switch (n) {
@@ -545,7 +523,6 @@ static void attn_tile_fast(const struct fg_attn_acc *acc, const struct fg_kv_hea
 void fg_fill_attn_avx2(struct fg_kernels *k)
 {
     k->kv_store = fg_kv_store_avx2;
-    k->attn_query = attn_query;
     k->attn_tile[0] = attn_tile_exact;
     k->attn_tile[1] = attn_tile_fast;
     k->attn_combine = attn_combine;

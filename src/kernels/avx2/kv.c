@@ -3,6 +3,7 @@
 // threads may store their rows beside them.
 #include "kernels/avx2/kv.h"
 #include "base/num.h"
+#include "kernels/avx2/math.h"
 #include "kernels/inline.h"
 #include <string.h>
 
@@ -106,12 +107,21 @@ static void store_values(const struct fg_kv_head *h, int64_t pos, const float *x
         round_row((uint16_t *)page + t * W, x, D, W);
     }
 }
+static bool is_finite(const float *x, int64_t n)
+{
+    const __m256i magnitude = _mm256_set1_epi32(0x7FFFFFFF);
+    __m256i most = _mm256_setzero_si256(); // magnitudes as integers order like floats
+    for (int64_t i = 0; i < n; i += 8) {
+        __m256i v = _mm256_castps_si256(fg_load_avx2(x + i, n - i));
+        most = _mm256_max_epi32(most, _mm256_and_si256(v, magnitude));
+    }
+    most = _mm256_cmpgt_epi32(most, _mm256_set1_epi32(0x7F7FFFFF));
+    return _mm256_testz_si256(most, most);
+}
 
 bool fg_kv_store_avx2(const struct fg_kv_head *h, int64_t pos, const float *k, const float *v)
 {
-    const uint32_t infinity = 0x7F800000;
-    if (fg_magnitude_bits_avx2(k, h->D) >= infinity || fg_magnitude_bits_avx2(v, h->D) >= infinity)
-        return false;
+    if (!is_finite(k, h->D) || !is_finite(v, h->D)) return false;
     store_keys(h, pos, k);
     store_values(h, pos, v);
     return true;

@@ -3,7 +3,6 @@
 // rows go through a tile together: each register of keys or values is widened once for up to six
 // rows, whose sums are independent chains.
 #include "kernels/avx512/attn.h"
-#include "base/num.h"
 #include "kernels/avx512/math.h"
 #include "kernels/levels.h"
 #include <assert.h>
@@ -12,38 +11,13 @@
 #include <string.h>
 
 #define BLOCK_ROWS 12 // two times six
-#define QUERY_MIN 0x1p-100f
-#define VALUE_REGS 8 // dims that few rows take through the tokens at once, in registers
+#define VALUE_REGS 8  // dims that few rows take through the tokens at once, in registers
 
 // At most fg_attn_tile_scratch_bytes: 16 rows for any W, all for W >= 64.
 #define SCRATCH_BYTES(W)                                                                           \
     (FG_ATTN_BLOCK_MAX * (FG_KV_PAGE * 6 + 16) + 2 * FG_KV_PAGE * 4 + 256 * (W))
 static_assert(offsetof(struct attn_scratch, s[FG_ATTN_BLOCK_MAX]) <= SCRATCH_BYTES(32), "few rows");
 static_assert(sizeof(struct attn_scratch) <= SCRATCH_BYTES(64), "all rows");
-
-static void attn_query(int8_t *qc, float *qs, int32_t *qsum, const float *q, int64_t D, float scale)
-{
-    const __m512i magnitude = _mm512_set1_epi32(0x7FFFFFFF);
-    __m512i most = _mm512_setzero_si512(); // NaN stands above infinity
-    for (int64_t d = 0; d < D; d += 16) {
-        __m512i x = _mm512_maskz_loadu_epi32(fg_lanes_avx512(D - d), q + d);
-        most = _mm512_max_epi32(most, _mm512_and_si512(x, magnitude));
-    }
-    const uint32_t bits = (uint32_t)_mm512_reduce_max_epi32(most);
-    const float mx = bits >= 0x7F800000 ? NAN : fg_f32_of_bits(bits);
-    const float s = mx < QUERY_MIN ? 1.0f : mx / 127.0f;
-    const bool none = !(mx >= QUERY_MIN);
-    __m512i sum = _mm512_setzero_si512();
-    for (int64_t d = 0; d < fg_kv_width(D); d += 16) {
-        const __mmask16 some = none || d >= D ? 0 : fg_lanes_avx512(D - d);
-        __m512 x = _mm512_div_ps(_mm512_maskz_loadu_ps(some, q + d), _mm512_set1_ps(s));
-        __m512i code = _mm512_maskz_cvtps_epi32(some, x);
-        sum = _mm512_add_epi32(sum, code);
-        _mm_storeu_si128((__m128i *)(qc + d), _mm512_cvtepi32_epi8(code));
-    }
-    *qsum = _mm512_reduce_add_epi32(sum);
-    *qs = s * scale;
-}
 
 // Bytes j, j + 4, ... of 16 fours of signed codes.
 FG_INLINE __m512 widen_codes(__m512i fours, const unsigned j)
@@ -164,6 +138,12 @@ FG_INLINE __m512i add_pairs(__m512i a, __m512i x, __m512i y)
     return _mm512_add_epi32(a, _mm512_madd_epi16(x, y));
 }
 
+// Codes of two digits: at most 32512.
+FG_INLINE __m512i two_digits(__m512i high, __m512i low)
+{
+    return _mm512_add_epi16(_mm512_sub_epi16(_mm512_slli_epi16(high, 8), high), low);
+}
+
 // Codes of query row i for VPMADDWD, [W / 4][2] pairs of 16 bits, of dims 0, 2 and 1, 3. They lie
 // after the rows of scores, and take 24 W bytes at most.
 FG_INLINE int32_t *query_pairs(const struct attn_block *b, int64_t i)
@@ -204,17 +184,23 @@ FG_INLINE void score_codes(const int R, const struct attn_block *b, int64_t row,
     }
 }
 
+FG_INLINE __m512i half(const int8_t *p)
+{
+    return _mm512_castsi256_si512(_mm256_load_si256((const __m256i *)p));
+}
+
 static void scores_codes(struct attn_block *b)
 {
     for (int64_t i = 0; i < b->n; i++) {
-        const int8_t *qc = b->rows->qc + (b->r0 + i) * b->W;
+        const int8_t *qc = b->rows->qc + (b->r0 + i) * 2 * b->W;
         int32_t *q = query_pairs(b, i);
         for (int64_t d = 0; d < b->W; d += 32, q += 16) { // a half of a register is 8 fours
-            __m512i fours = _mm512_castsi256_si512(_mm256_load_si256((const __m256i *)(qc + d)));
+            const __m512i high = half(qc + d), low = half(qc + b->W + d);
+            const __m512i even = two_digits(even_codes(high), even_codes(low));
+            const __m512i odd = two_digits(odd_codes(high), odd_codes(low));
             const __m512i pairs =
                 _mm512_setr_epi32(0, 16, 1, 17, 2, 18, 3, 19, 4, 20, 5, 21, 6, 22, 7, 23);
-            _mm512_store_si512(
-                q, _mm512_permutex2var_epi32(even_codes(fours), pairs, odd_codes(fours)));
+            _mm512_store_si512(q, _mm512_permutex2var_epi32(even, pairs, odd));
         }
     }
     for (int64_t g = 0; g < b->groups; g++) {
@@ -643,7 +629,6 @@ static void attn_finish(float *out, const struct fg_attn_acc *acc, int64_t r, in
 void fg_fill_attn_avx512(struct fg_kernels *k)
 {
     k->kv_store = fg_kv_store_avx512;
-    k->attn_query = attn_query;
     k->attn_tile[0] = fg_attn_tile_avx512;
     k->attn_tile[1] = attn_tile_fast;
     k->attn_combine = attn_combine;

@@ -79,6 +79,12 @@ FG_INLINE uint8_t *attn_p(const struct attn_block *b, int64_t row)
     return (uint8_t *)b->mem->s[row];
 }
 
+// The sum of codes in two digits of base 255, from those of the digits.
+FG_INLINE __m512i attn_two_digits(__m512i high, __m512i low)
+{
+    return _mm512_add_epi32(_mm512_sub_epi32(_mm512_slli_epi32(high, 8), high), low);
+}
+
 // Rows that go through the registers together, of n that are left: 6, 4, 3, 2 or 1.
 static inline int64_t attn_together(int64_t n)
 {

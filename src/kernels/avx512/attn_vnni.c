@@ -16,18 +16,20 @@ FG_INLINE __m512i four(const void *p)
     return _mm512_set1_epi32(v);
 }
 
-// R rows from `row` on, C groups of tokens from g on.
+// R rows from `row` on, C groups of tokens from g on. A row has two sums, of its digits.
 FG_INLINE void score(const int R, const int C, const struct attn_block *b, int64_t row, int64_t g,
                      const uint8_t *ahead)
 {
     const int regs = C * ATTN_BLOCKS;
     const int64_t quads = b->W / 4, stride = 64 * quads;
     const uint8_t *k = b->k + g * ATTN_BLOCKS * stride;
-    const int8_t *q = b->rows->qc + (b->r0 + row) * b->W;
-    __m512i acc[24];
+    const int8_t *q = b->rows->qc + (b->r0 + row) * 2 * b->W;
+    __m512i acc[24]; // [R][high, low][tokens]
     FG_UNROLL_FULL
-    for (int i = 0; i < R * regs; i++)
-        acc[i] = _mm512_set1_epi32(-128 * b->rows->qsum[b->r0 + row + i / regs]);
+    for (int i = 0; i < 2 * R * regs; i++) {
+        const int32_t bias = -128 * b->rows->qsum[b->r0 + row + i / regs / 2];
+        acc[i] = _mm512_set1_epi32(i / regs % 2 ? bias : 0);
+    }
     for (int64_t j = 0; j < quads; j++, k += 64, q += 4) {
         __m512i kj[2 * ATTN_BLOCKS];
         FG_UNROLL_FULL
@@ -37,7 +39,7 @@ FG_INLINE void score(const int R, const int C, const struct attn_block *b, int64
         for (int c = 0; ahead && c < regs; c += 4)
             attn_ahead(ahead + 64 * j + c * stride, stride, 1);
         FG_UNROLL_FULL
-        for (int r = 0; r < R; r++) {
+        for (int r = 0; r < 2 * R; r++) {
             __m512i qr = four(q + r * b->W);
             FG_UNROLL_FULL
             for (int c = 0; c < regs; c++)
@@ -45,28 +47,31 @@ FG_INLINE void score(const int R, const int C, const struct attn_block *b, int64
         }
     }
     FG_UNROLL_FULL
-    for (int i = 0; i < R * regs; i++) {
-        const int64_t r = row + i / regs, t = g * ATTN_TOKENS + i % regs * 16;
-        __m512 s = _mm512_cvtepi32_ps(acc[i]);
-        s = _mm512_mul_ps(s, _mm512_set1_ps(b->rows->qs[b->r0 + r]));
-        s = _mm512_mul_ps(s, _mm512_load_ps(b->mem->ks + t));
-        _mm512_store_ps(b->mem->s[r] + t, s);
+    for (int r = 0; r < R; r++) {
+        const __m512 qs = _mm512_set1_ps(b->rows->qs[b->r0 + row + r]);
+        FG_UNROLL_FULL
+        for (int c = 0; c < regs; c++) {
+            const __m512i sum = attn_two_digits(acc[2 * r * regs + c], acc[(2 * r + 1) * regs + c]);
+            const int64_t t = g * ATTN_TOKENS + 16 * c;
+            const __m512 s = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), qs);
+            _mm512_store_ps(b->mem->s[row + r] + t,
+                            _mm512_mul_ps(s, _mm512_load_ps(b->mem->ks + t)));
+        }
     }
 }
 
+// Rows go together by three at most, as each has twice the sums.
 static void scores(struct attn_block *b)
 {
     int64_t step;
     for (int64_t g = 0; g < b->groups; g += step) {
-        step = b->n <= 2 && g + 2 <= b->groups ? 2 : 1;
+        step = b->n == 1 && g + 2 <= b->groups ? 2 : 1;
         const uint8_t *ahead = attn_ahead_of_group(b, g, step);
         for (int64_t i = 0, R; i < b->n; i += R, ahead = NULL) {
-            R = attn_together(b->n - i);
-            if (R == 6) score(6, 1, b, i, g, ahead);
-            if (R == 4) score(4, 1, b, i, g, ahead);
+            const int64_t left = b->n - i;
+            R = left == 4 ? 2 : left < 3 ? left : 3;
             if (R == 3) score(3, 1, b, i, g, ahead);
-            if (R == 2 && step == 2) score(2, 2, b, i, g, ahead);
-            if (R == 2 && step == 1) score(2, 1, b, i, g, ahead);
+            if (R == 2) score(2, 1, b, i, g, ahead);
             if (R == 1 && step == 2) score(1, 2, b, i, g, ahead);
             if (R == 1 && step == 1) score(1, 1, b, i, g, ahead);
         }

@@ -8,6 +8,7 @@
 #include "kernels/inline.h"
 #include "kernels/levels.h"
 #include "kernels/neon/kv.h"
+#include "kernels/neon/math.h"
 #include "kernels/ref/lanes.h"
 #include <string.h>
 
@@ -27,7 +28,7 @@ struct work {
     float *ks, *vs;               // [FG_KV_PAGE] scales of its tokens, as far as a row sees them
     const float *q;               // [rows][W]
     float scale;                  // of q
-    const int8_t *qc;             // [rows][W]
+    const int8_t *qc;             // [rows][hi, lo][W]
     const float *qs;              // [rows]
     int seen[ROWS], common, most; // tokens that a row sees; that all do; that any does
     float *e;                     // [rows][FG_KV_PAGE] scores, exponentials, weights
@@ -119,31 +120,38 @@ FG_INLINE void score_floats(const struct work *w, const int part, const int R)
 
 FG_INLINE void score_codes(const struct work *w, const int R)
 {
-    for (int t = 0; t < w->most; t += 8) {
+    const int C = R > 4 ? 1 : R > 2 ? 2 : 4; // fours of tokens, so that both sums fit registers
+    for (int t = 0; t < w->most; t += 4 * C) {
         const uint8_t *k = w->k + t / 16 * 16 * w->W + t % 16 * 4;
-        int32x4_t sum[2 * ROWS];
+        const int8_t *q = w->qc;
+        int32x4_t high[8], low[8]; // [R][C]
         FG_UNROLL_FULL
-        for (int i = 0; i < 2 * R; i++)
-            sum[i] = vdupq_n_s32(0);
-        for (int64_t d = 0; d < w->W; d += 16, k += 256) {
-            int8x16_t q[ROWS];
+        for (int i = 0; i < R * C; i++)
+            high[i] = low[i] = vdupq_n_s32(0);
+        for (int64_t d = 0; d < w->W; d += 16, k += 256, q += 16) {
+            int8x16_t hi[ROWS], lo[ROWS];
             FG_UNROLL_FULL
-            for (int r = 0; r < R; r++)
-                q[r] = vld1q_s8(w->qc + r * w->W + d);
+            for (int r = 0; r < R; r++) {
+                hi[r] = vld1q_s8(q + 2 * r * w->W);
+                lo[r] = vld1q_s8(q + (2 * r + 1) * w->W);
+            }
             FG_UNROLL_FULL
-            for (int i = 0; i < 8; i++) { // four dims of four tokens
-                uint8x16_t biased = vld1q_u8(k + i / 2 * 64 + i % 2 * 16);
+            for (int i = 0; i < 4 * C; i++) { // four dims of four tokens
+                uint8x16_t biased = vld1q_u8(k + i / C * 64 + i % C * 16);
                 int8x16_t key = vreinterpretq_s8_u8(veorq_u8(biased, vdupq_n_u8(128)));
                 FG_UNROLL_FULL
-                for (int r = 0; r < R; r++)
-                    sum[2 * r + i % 2] = dot4(sum[2 * r + i % 2], key, q[r], i / 2);
+                for (int r = 0; r < R; r++) {
+                    high[r * C + i % C] = dot4(high[r * C + i % C], key, hi[r], i / C);
+                    low[r * C + i % C] = dot4(low[r * C + i % C], key, lo[r], i / C);
+                }
             }
         }
         FG_UNROLL_FULL
-        for (int i = 0; i < 2 * R; i++) {
-            float32x4_t s = vmulq_n_f32(vcvtq_f32_s32(sum[i]), w->qs[i / 2]);
-            const int at = t + i % 2 * 4;
-            vst1q_f32(w->e + i / 2 * FG_KV_PAGE + at, vmulq_f32(s, vld1q_f32(w->ks + at)));
+        for (int i = 0; i < R * C; i++) {
+            const int at = t + i % C * 4;
+            float32x4_t s = vcvtq_f32_s32(vmlaq_n_s32(low[i], high[i], 255));
+            s = vmulq_n_f32(s, w->qs[i / C]);
+            vst1q_f32(w->e + i / C * FG_KV_PAGE + at, vmulq_f32(s, vld1q_f32(w->ks + at)));
         }
     }
 }
@@ -387,28 +395,6 @@ static void attn_finish(float *out, const struct fg_attn_acc *acc, int64_t r, in
 
 // ---- tiles --------------------------------------------------------------------------------------
 
-static void attn_query(int8_t *qc, float *qs, int32_t *qsum, const float *q, int64_t D, float scale)
-{
-    const int64_t W = fg_kv_width(D);
-    float row[FG_KV_WIDTH_MAX];
-    fg_pad_row_neon(row, q, D, W);
-    const uint32_t bits = fg_magnitude_bits_neon(row, W);
-    const float mx = bits >= 0x7F800000 ? NAN : fg_f32_of_bits(bits);
-    *qsum = 0;
-    if (!(mx >= 0x1p-100f)) { // too small for quotients, or not finite
-        memset(qc, 0, (size_t)W);
-        *qs = (mx < 1.0f ? 1.0f : mx) * scale;
-        return;
-    }
-    const float s = mx / 127.0f;
-    for (int64_t d = 0; d < W; d += 8) {
-        int8x8_t c = fg_codes_neon(vld1q_f32(row + d), vld1q_f32(row + d + 4), vdupq_n_f32(s));
-        vst1_s8(qc + d, c);
-        *qsum += vaddlv_s8(c);
-    }
-    *qs = s * scale;
-}
-
 static void widen_scales(float *to, const uint16_t *from, int n)
 {
     for (int t = 0; t < up16(n); t += 4)
@@ -428,7 +414,7 @@ static void rows_of_tile(struct work *w, const struct fg_attn_acc *acc,
     w->common = w->seen[0];
     w->most = w->seen[n - 1];
     if (w->key == CODES) {
-        w->qc = rows->qc + r * w->W;
+        w->qc = rows->qc + r * 2 * w->W;
         w->qs = rows->qs + r;
     }
 
@@ -510,7 +496,6 @@ static void attn_tile_fast(const struct fg_attn_acc *acc, const struct fg_kv_hea
 void fg_fill_attn_neon(struct fg_kernels *k)
 {
     k->kv_store = fg_kv_store_neon;
-    k->attn_query = attn_query;
     k->attn_tile[0] = attn_tile_exact;
     k->attn_tile[1] = attn_tile_fast;
     k->attn_combine = attn_combine;

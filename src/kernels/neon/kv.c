@@ -2,6 +2,8 @@
 // whole; where its elements go in the page is plain stores, each of its own bytes only, since other
 // threads may store their rows beside them.
 #include "kernels/neon/kv.h"
+#include "base/num.h"
+#include "kernels/neon/math.h"
 #include <string.h>
 
 #define F16_MAX 65504.0f
@@ -14,6 +16,14 @@ static void round_row(uint16_t *h, const float *x, int64_t W)
         float32x4_t v = vmaxq_f32(vminq_f32(vld1q_f32(x + d), most), vnegq_f32(most));
         vst1_u16(h + d, vreinterpret_u16_f16(vcvt_f16_f32(v)));
     }
+}
+
+// Codes of 8 numbers: rint(x / s), half to even, within +-127.
+static int8x8_t codes8(float32x4_t x, float32x4_t y, float32x4_t s)
+{
+    int16x4_t lo = vqmovn_s32(vcvtnq_s32_f32(vdivq_f32(x, s)));
+    int16x4_t hi = vqmovn_s32(vcvtnq_s32_f32(vdivq_f32(y, s)));
+    return vmax_s8(vqmovn_s16(vcombine_s16(lo, hi)), vdup_n_s8(-127));
 }
 
 // Codes [W] of x [W]; returns the scale. Codes need their limits because scales below the smallest
@@ -33,7 +43,7 @@ static uint16_t quantize_row(int8_t *code, const float *x, int64_t W)
     const uint16_t scale = fg_f16_of_f32(least > 1e-6f ? least : 1e-6f);
     const float32x4_t s = vdupq_n_f32(fg_f16_to_f32(scale));
     for (int64_t d = 0; d < W; d += 8)
-        vst1_s8(code + d, fg_codes_neon(vld1q_f32(wide + d), vld1q_f32(wide + d + 4), s));
+        vst1_s8(code + d, codes8(vld1q_f32(wide + d), vld1q_f32(wide + d + 4), s));
     return scale;
 }
 
@@ -80,17 +90,24 @@ static void store_values(const struct fg_kv_head *h, int64_t pos, const float *x
         round_row((uint16_t *)page + t * W, x, W);
     }
 }
+// x[D] with zeros up to W. False when a number is NaN or infinite.
+static bool pad_row(float row[FG_KV_WIDTH_MAX], const float *x, int64_t D, int64_t W)
+{
+    memcpy(row, x, (size_t)D * sizeof *x);
+    memset(row + D, 0, (size_t)(W - D) * sizeof *x);
+    uint32x4_t most = vdupq_n_u32(0); // magnitudes as integers order like floats
+    for (int64_t i = 0; i < W; i += 4) {
+        uint32x4_t v = vreinterpretq_u32_f32(vld1q_f32(row + i));
+        most = vmaxq_u32(most, vandq_u32(v, vdupq_n_u32(0x7FFFFFFF)));
+    }
+    return vmaxvq_u32(most) < 0x7F800000;
+}
 
 bool fg_kv_store_neon(const struct fg_kv_head *h, int64_t pos, const float *k, const float *v)
 {
     const int64_t W = fg_kv_width(h->D);
-    const uint32_t infinity = 0x7F800000;
     float keys[FG_KV_WIDTH_MAX], values[FG_KV_WIDTH_MAX];
-    fg_pad_row_neon(keys, k, h->D, W);
-    fg_pad_row_neon(values, v, h->D, W);
-    if (fg_magnitude_bits_neon(keys, W) >= infinity ||
-        fg_magnitude_bits_neon(values, W) >= infinity)
-        return false;
+    if (!pad_row(keys, k, h->D, W) || !pad_row(values, v, h->D, W)) return false;
     store_keys(h, pos, keys);
     store_values(h, pos, values);
     return true;

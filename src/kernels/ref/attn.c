@@ -11,8 +11,6 @@
 
 #define BLOCK FG_ATTN_BLOCK_MAX
 #define P_MAX 32767.0f
-#define CODE_MAX 127
-#define QUERY_MIN 0x1p-100f // below it, codes of a query would be quotients of subnormal numbers
 
 // Query rows r0 .. r0 + n - 1 in one tile.
 struct block {
@@ -37,21 +35,18 @@ uint64_t fg_attn_tile_scratch_bytes(int64_t D)
     return rows + scales + widened + outputs;
 }
 
-static void attn_query(int8_t *qc, float *qs, int32_t *qsum, const float *q, int64_t D, float scale)
+void fg_attn_query(const struct fg_kernels *kn, int8_t *qc, float *qs, int32_t *qsum,
+                   const float *q, int64_t D, float scale)
 {
-    uint32_t bits = 0; // of the largest magnitude; NaN stands above infinity
-    for (int64_t d = 0; d < D; d++) {
-        const uint32_t b = fg_bits_of_f32(q[d]) & 0x7FFFFFFF;
-        bits = b > bits ? b : bits;
-    }
-    const float mx = bits >= 0x7F800000 ? NAN : fg_f32_of_bits(bits);
-    const float s = mx < QUERY_MIN ? 1.0f : mx / CODE_MAX; // NaN stays
-    *qsum = 0;
-    for (int64_t d = 0; d < fg_kv_width(D); d++) {
-        qc[d] = d < D && mx >= QUERY_MIN ? (int8_t)rintf(q[d] / s) : 0;
-        *qsum += qc[d];
-    }
-    *qs = s * scale;
+    static_assert(FG_KV_WIDTH_MAX <= FG_ACT_BLOCK, "a row is one block");
+    const int64_t W = fg_kv_width(D);
+    float s[2];
+    int32_t sums[2];
+    kn->quantize2(qc, qc + W, s, sums, q, D);
+    memset(qc + D, 0, (size_t)(W - D));
+    memset(qc + W + D, 0, (size_t)(W - D));
+    *qs = s[1] * scale;
+    *qsum = 255 * sums[0] + sums[1];
 }
 
 // s_t from keys as they are read back.
@@ -82,10 +77,10 @@ static void scores_of_codes(struct block *b, const struct fg_kv_head *kv, int64_
         const float ks = fg_f16_to_f32(kv->ks[pos + t]);
         for (int64_t i = 0; i < b->n; i++) {
             if (t >= b->seen[i]) continue;
-            const int8_t *q = rows->qc + (b->r0 + i) * b->W;
+            const int8_t *hi = rows->qc + (b->r0 + i) * 2 * b->W, *lo = hi + b->W;
             int32_t sum = 0;
             for (int64_t d = 0; d < kv->D; d++)
-                sum += k[d] * q[d];
+                sum += k[d] * (255 * hi[d] + lo[d]);
             b->e[i][t] = (float)sum * rows->qs[b->r0 + i] * ks;
         }
     }
@@ -234,7 +229,6 @@ static void attn_finish(float *out, const struct fg_attn_acc *acc, int64_t r, in
 void fg_fill_attn_ref(struct fg_kernels *k)
 {
     k->kv_store = fg_kv_store_ref;
-    k->attn_query = attn_query;
     k->attn_tile[0] = attn_tile_exact;
     k->attn_tile[1] = attn_tile_fast;
     k->attn_combine = attn_combine;
