@@ -113,24 +113,27 @@ const char *fg_eval_attention_name(enum forge_attention a)
     return names[a];
 }
 
-static const char *kv_name(const struct fg_eval_side *side, const struct forge_engine_info *info)
+const char *fg_eval_kv_name(const struct fg_eval_side *side)
 {
+    struct forge_engine_info info;
     const char *named = side->session.kv_cache_dtype;
-    return named && strcmp(named, "auto") != 0 ? named : info->kv_cache_dtype;
+    if (named && strcmp(named, "auto") != 0) return named;
+    forge_engine_info(side->engine, &info);
+    return info.kv_cache_dtype;
 }
 
-static const char *numerics_name(const struct forge_engine_info *info)
+const char *fg_eval_numerics_name(const struct fg_eval_side *side)
 {
-    return info->numerics == FORGE_EXACT ? "exact" : "fast";
+    struct forge_engine_info info;
+    forge_engine_info(side->engine, &info);
+    return info.numerics == FORGE_EXACT ? "exact" : "fast";
 }
 
 void fg_eval_report_side(struct fg_jwrite *w, const char *key, const struct fg_eval_side *side)
 {
-    struct forge_engine_info info;
-    forge_engine_info(side->engine, &info);
     fg_jwrite_object(w, key);
-    fg_jwrite_str(w, "numerics", numerics_name(&info));
-    fg_jwrite_str(w, "kv_cache_dtype", kv_name(side, &info));
+    fg_jwrite_str(w, "numerics", fg_eval_numerics_name(side));
+    fg_jwrite_str(w, "kv_cache_dtype", fg_eval_kv_name(side));
     fg_jwrite_bool(w, "plain_kv", side->session.plain_kv);
     fg_jwrite_str(w, "attention", fg_eval_attention_name(side->session.attention));
     fg_jwrite_end_object(w);
@@ -138,10 +141,8 @@ void fg_eval_report_side(struct fg_jwrite *w, const char *key, const struct fg_e
 
 char *fg_eval_side_text(char *out, uint64_t cap, const struct fg_eval_side *side)
 {
-    struct forge_engine_info info;
-    forge_engine_info(side->engine, &info);
-    snprintf(out, cap, "%s numerics, %s%s, attention %s", numerics_name(&info),
-             kv_name(side, &info), side->session.plain_kv ? " not rotated" : "",
+    snprintf(out, cap, "%s numerics, %s%s, attention %s", fg_eval_numerics_name(side),
+             fg_eval_kv_name(side), side->session.plain_kv ? " not rotated" : "",
              fg_eval_attention_name(side->session.attention));
     return out;
 }

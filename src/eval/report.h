@@ -32,5 +32,8 @@ void fg_eval_report_model(struct fg_jwrite *w, const char *path, const struct fg
 void fg_eval_report_side(struct fg_jwrite *w, const char *key, const struct fg_eval_side *side);
 // The same for people: "exact numerics, kv8 not rotated, attention stored".
 char *fg_eval_side_text(char *out, uint64_t cap, const struct fg_eval_side *side);
-const char *fg_eval_attention_name(enum forge_attention a); // "stored", "seed", "c2t"
+const char *fg_eval_attention_name(enum forge_attention a);         // "stored", "seed", "c2t"
+const char *fg_eval_numerics_name(const struct fg_eval_side *side); // "exact", "fast"
+// Format of its keys and values: what its sessions say, else the engine's.
+const char *fg_eval_kv_name(const struct fg_eval_side *side);
 #endif
