@@ -7,6 +7,7 @@
 #include "base/thread.h"
 #include "cli/cli.h"
 #include "cli/plan_args.h"
+#include "cli/quantize_args.h"
 #include "kernels/kernels.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -74,6 +75,17 @@ static void announce(const struct fg_cli *cli, const struct fg_plan *plan,
                             o->memory_limit ? o->memory_limit : fg_machine_free_bytes(&machine)),
             fg_format_bytes(c, sizeof c, i->disk_bytes),
             fg_format_bytes(d, sizeof d, fg_disk_free_bytes(o->output)));
+    if (o->method == FG_QUANTIZE_GPTQ) {
+        fprintf(stderr,
+                "calibration: %" PRId64 " rows of %" PRId64 " tokens, %" PRId64
+                " of them held out\n",
+                i->calib_rows, o->seq, i->held_rows);
+        if (i->calib_tokens < i->widest)
+            fg_log_warn(&cli->log,
+                        "%" PRId64 " calibration tokens are fewer than the %" PRId64
+                        " columns of the widest matrix: its H has no full rank before damping",
+                        i->calib_tokens, i->widest);
+    }
     if (i->n_done > 0)
         fprintf(stderr, "%" PRIu64 " of %" PRIu64 " files are finished%s\n", i->n_done, i->n_files,
                 i->finished ? ": nothing is left to do" : "");
@@ -84,7 +96,12 @@ static void info_json(struct fg_jwrite *w, const struct fg_plan *plan,
 {
     fg_jwrite_str(w, "model", o->model);
     fg_jwrite_str(w, "output", o->output);
-    fg_jwrite_str(w, "method", "rtn");
+    fg_jwrite_str(w, "method", o->method == FG_QUANTIZE_GPTQ ? "gptq" : "rtn");
+    if (o->method == FG_QUANTIZE_GPTQ) {
+        fg_jwrite_int(w, "calib_rows", i->calib_rows);
+        fg_jwrite_int(w, "calib_tokens", i->calib_tokens);
+        fg_jwrite_int(w, "held_rows", i->held_rows);
+    }
     fg_jwrite_str(w, "plan_name", fg_plan_name(plan));
     fg_jwrite_uint(w, "matrices", i->n_mats);
     fg_jwrite_uint(w, "files", i->n_files);
@@ -168,16 +185,17 @@ static int run_quantize(struct fg_cli *cli, struct fg_error *err)
     const struct fg_args *args = &cli->args;
     struct fg_plan *plan = NULL;
     struct fg_quantize_options o = {
+        .method =
+            strcmp(fg_args_text(args, "method"), "rtn") == 0 ? FG_QUANTIZE_RTN : FG_QUANTIZE_GPTQ,
         .model = fg_args_text(args, "model"),
-        .row_weight = strcmp(fg_args_text(args, "row-weight"), "1") == 0,
-        .lr_iters = (int)fg_args_int(args, "lr-iters"),
-        .kmeans_seed = (uint64_t)fg_args_int(args, "kmeans-seed"),
         .only = fg_args_text(args, "only"),
         .unpacked = fg_args_flag(args, "unpacked"),
         .restart = fg_args_flag(args, "restart") || !fg_args_flag(args, "resume"),
         .log = &cli->log,
     };
+    struct fg_cli_gptq own = {0};
     int rc = output_of(args, &o.output, err);
+    if (!rc) rc = fg_cli_gptq(cli, &o, &own, err);
     if (!rc) rc = parse_layers(fg_args_text(args, "layers"), &o, err);
     if (!rc) rc = parse_memory(fg_args_text(args, "memory"), &o.memory_limit, err);
     if (!rc) rc = fg_cli_plan(cli, &plan, err);
@@ -187,6 +205,7 @@ static int run_quantize(struct fg_cli *cli, struct fg_error *err)
     if (!rc) rc = run_job(cli, plan, &o, err);
     fg_pool_free(o.pool);
     fg_plan_free(plan);
+    fg_cli_gptq_free(&own);
     return rc;
 }
 
@@ -212,10 +231,11 @@ static const struct fg_opt options[] = {
     {.name = "method",
      .kind = FG_OPT_CHOICE,
      .value = "METHOD",
-     .def = "rtn",
-     .choices = "rtn",
+     .def = "gptq",
+     .choices = "gptq|rtn",
      .group = "Quantize",
-     .help = "rtn: round to nearest, no calibration data"},
+     .help = "gptq: errors are fed back over columns, on calibration rows; rtn: round to nearest, "
+             "without data"},
     {.name = "layers",
      .kind = FG_OPT_TEXT,
      .value = "A-B",
@@ -238,29 +258,6 @@ static const struct fg_opt options[] = {
      .value = "FILE",
      .group = "Quantize",
      .help = "write a JSON report with the error of each matrix and times"},
-    {.name = "row-weight",
-     .kind = FG_OPT_CHOICE,
-     .value = "0|1",
-     .def = "1",
-     .choices = "0|1",
-     .group = "Fit",
-     .help = "1: errors count in the original scale of their row; 0: in the normalized one"},
-    {.name = "lr-iters",
-     .kind = FG_OPT_INT,
-     .value = "N",
-     .def = "2",
-     .min = 1,
-     .max = 100,
-     .group = "Fit",
-     .help = "rounds of fitting the factors and rounding the rest; the best one is kept"},
-    {.name = "kmeans-seed",
-     .kind = FG_OPT_INT,
-     .value = "N",
-     .def = "1",
-     .min = 0,
-     .max = INT64_MAX,
-     .group = "Fit",
-     .help = "seed of the random choices"},
     {.name = "memory",
      .kind = FG_OPT_TEXT,
      .value = "SIZE",
@@ -285,18 +282,21 @@ static const struct fg_opt options[] = {
      .help = "check the inputs, print plan, sizes and memory, write nothing"},
     {0},
 };
-static const struct fg_opt *const tables[] = {options, fg_opts_plan, NULL};
+static const struct fg_opt *const tables[] = {options, fg_opts_plan, fg_opts_gptq, NULL};
 static const char *const examples[] = {
-    "forge quantize -m model/ --output export/ --method rtn",
-    "forge quantize -m model.gguf -o export/ --plan all-lut4 --lr-rank 0", NULL};
+    "forge quantize -m model/ -o export/ --calib rows.safetensors:96 --text notes.txt:32",
+    "forge quantize -m model/ -o export/ --method rtn",
+    "forge quantize -m model.gguf -o export/ --plan all-lut4 --lr-rank 0 --text notes.txt", NULL};
 
 const struct fg_command fg_cmd_quantize = {
     .name = "quantize",
     .group = "Make",
     .summary = "turn a checkpoint into a quantized export",
-    .about = "Works on one matrix at a time. Stopped with Ctrl-C, or killed, it keeps the finished "
-             "files; the same command goes on. The bytes do not depend on threads or "
-             "interruptions.",
+    .about =
+        "Works on one matrix at a time, layer by layer, with calibration rows that pass through "
+        "what is quantized so far. Stopped with Ctrl-C, or killed, it keeps finished "
+        "matrices; the same command goes on. The bytes do not depend on threads or "
+        "interruptions.",
     .args = "",
     .opts = tables,
     .examples = examples,

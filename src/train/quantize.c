@@ -8,6 +8,7 @@
 #include "train/quantize_impl.h"
 #include <fnmatch.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -161,12 +162,36 @@ static int list_units(struct fg_quantize *q, struct fg_error *err)
                       m->layer, at, n, err);
         at += n;
     }
+    // The stream of calibration passes a layer's mixer first.
+    for (uint64_t i = 0; i + 1 < q->n_units; i++) {
+        struct fg_quantize_unit *u = &q->units[i];
+        if (u[0].kind != FG_UNIT_MLP || u[1].kind != FG_UNIT_MIXER || u[0].layer != u[1].layer)
+            continue;
+        const struct fg_quantize_unit mlp = u[0];
+        u[0] = u[1];
+        u[1] = mlp;
+    }
     return rc;
+}
+
+// A layer's matrices in FP32, as the stream of calibration passes through them: of the largest.
+static uint64_t replaced_bytes(const struct fg_quantize *q)
+{
+    uint64_t most = 0, sum = 0;
+    for (uint64_t i = 0; i < q->list.n; i++) {
+        const struct fg_plan_mat *m = &q->list.mats[i];
+        if (m->layer < 0) break;
+        if (i == 0 || q->list.mats[i - 1].layer != m->layer) sum = 0;
+        sum += 4 * (uint64_t)m->rows * (uint64_t)m->cols;
+        if (sum > most) most = sum;
+    }
+    return most;
 }
 
 // The most that a file takes: the matrices that are finished in it, and the one being fitted.
 static void estimate_peak(struct fg_quantize *q)
 {
+    const bool gptq = q->o.method == FG_QUANTIZE_GPTQ;
     uint64_t peak = 0;
     for (uint64_t i = 0; i < q->n_units; i++) {
         const struct fg_quantize_unit *u = &q->units[i];
@@ -176,13 +201,27 @@ static void estimate_peak(struct fg_quantize *q)
             const struct fg_plan_mat *m = &q->list.mats[j];
             if (!q->chosen[j]) continue;
             held += m->bytes + m->factor_bytes;
-            uint64_t now = held + fg_quantize_fit_bytes(m);
+            uint64_t now = held + fg_quantize_fit_bytes(m, gptq);
+            if (gptq)
+                now += replaced_bytes(q) + fg_walk_bytes(q->source.config, q->calib.n, q->o.seq,
+                                                         q->calib.n_held, q->o.bf16_state,
+                                                         q->o.batch, m->cols);
             if (now > peak) peak = now;
         }
         if (q->o.unpacked && u->n > 0 && held + u->payload > peak) peak = held + u->payload;
     }
     q->info.peak_bytes = peak + BASE_BYTES;
     q->info.source_bytes = q->total_bytes;
+}
+
+struct fg_quantize_log fg_quantize_log_empty(void)
+{
+    return (struct fg_quantize_log){.weight_snr_db = INFINITY,
+                                    .lr_left = 1,
+                                    .rel_err_h = NAN,
+                                    .rel_err_h_rtn = NAN,
+                                    .held_snr_db = NAN,
+                                    .damp = NAN};
 }
 
 // ---- options, as the journal compares them
@@ -220,14 +259,28 @@ static int plan_digest(const struct fg_quantize *q, char hex[FG_SHA256_HEX], str
 static int note_options(struct fg_quantize *q, struct fg_error *err)
 {
     const struct fg_quantize_options *o = &q->o;
+    static const char *const fits[] = {"plain", "diag", "full"};
+    const bool gptq = o->method == FG_QUANTIZE_GPTQ;
     char hex[FG_SHA256_HEX];
     int rc = plan_digest(q, hex, err);
     if (rc) return rc;
     add_option(q, "model", "%s", q->source.digest);
-    add_option(q, "method", "rtn");
+    add_option(q, "method", "%s", gptq ? "gptq" : "rtn");
     add_option(q, "plan", "%s", hex);
     add_option(q, "row-weight", "%d", o->row_weight);
     add_option(q, "lr-iters", "%d", o->lr_iters);
+    add_option(q, "lr-split", "%s", o->lr_balanced ? "balanced" : "a");
+    if (gptq) {
+        add_option(q, "calib", "%s", q->calib.sha256);
+        add_option(q, "seq", "%" PRId64, o->seq);
+        add_option(q, "holdout", "%" PRId64, o->holdout);
+        add_option(q, "damp", "%.17g", o->damp);
+        add_option(q, "order", "%s", o->order == FG_GPTQ_ORDER_ACT ? "act" : "none");
+        add_option(q, "aw", "%d", o->aw);
+        add_option(q, "lr-fit", "%s", fits[o->lr_fit]);
+        add_option(q, "refine", "%d", o->refine);
+        add_option(q, "state-dtype", "%s", o->bf16_state ? "bf16" : "f32");
+    }
     add_option(q, "kmeans-seed", "%" PRIu64, o->kmeans_seed);
     if (o->layer_first >= 0)
         add_option(q, "layers", "%" PRId64 "-%" PRId64, o->layer_first, o->layer_last);
@@ -266,6 +319,7 @@ int fg_quantize_open(struct fg_quantize **out, const struct fg_quantize_options 
     if (!rc) rc = choose(q, err);
     if (!rc && q->info.whole) rc = list_small(q, err);
     if (!rc) rc = list_units(q, err);
+    if (!rc && o->method == FG_QUANTIZE_GPTQ) rc = fg_quantize_open_calib(q, err);
     if (!rc) rc = note_options(q, err);
     if (!rc) {
         estimate_peak(q);
@@ -286,6 +340,7 @@ void fg_quantize_free(struct fg_quantize *q)
 {
     if (!q) return;
     if (q->lock >= 0) close(q->lock);
+    fg_quantize_close_walk(q);
     fg_quant_source_close(&q->source);
     fg_plan_list_free(&q->list);
     fg_plan_free(q->plan);
@@ -334,6 +389,28 @@ int fg_quantize_tick(struct fg_quantize *q, const char *item, struct fg_error *e
                    "stopped; the same command goes on from here");
 }
 
+// Unit i of those that are left; behind a layer's last one the stream leaves it.
+static int run_unit(struct fg_quantize *q, uint64_t i, struct fg_error *err)
+{
+    struct fg_quantize_unit *u = &q->units[i];
+    const bool in_layer = u->kind == FG_UNIT_MLP || u->kind == FG_UNIT_MIXER;
+    int rc = 0;
+    if (u->done && q->walk && in_layer && u->layer >= q->walked)
+        rc = fg_quantize_walk_restore(q, u, &u->done, err);
+    if (!rc && !u->done) {
+        const uint64_t before = q->done_bytes;
+        rc = fg_quantize_write_unit(q, u, err);
+        q->done_bytes = before + (rc ? 0 : u->source_bytes);
+        if (rc) return rc;
+        q->info.n_done++;
+        rc = fg_quantize_save_state(q, err);
+    }
+    const bool last = i + 1 == q->n_units || u[1].layer != u->layer;
+    if (!rc && q->walk && in_layer && last)
+        rc = fg_quantize_walk_leave(q, u->layer, i + 1 < q->n_units, err);
+    return rc;
+}
+
 int fg_quantize_run(struct fg_quantize *q, struct fg_error *err)
 {
     double start = fg_clock();
@@ -343,16 +420,9 @@ int fg_quantize_run(struct fg_quantize *q, struct fg_error *err)
     if (rc || q->info.finished) return rc;
     rc = fg_quantize_save_state(q, err);
     if (!rc) rc = fg_quantize_write_texts(q, err);
-    for (uint64_t i = 0; i < q->n_units && !rc; i++) {
-        struct fg_quantize_unit *u = &q->units[i];
-        uint64_t before = q->done_bytes;
-        if (u->done) continue;
-        rc = fg_quantize_write_unit(q, u, err);
-        q->done_bytes = before + (rc ? 0 : u->source_bytes);
-        if (rc) break;
-        q->info.n_done++;
-        rc = fg_quantize_save_state(q, err);
-    }
+    if (!rc && q->o.method == FG_QUANTIZE_GPTQ) rc = fg_quantize_start_walk(q, err);
+    for (uint64_t i = 0; i < q->n_units && !rc; i++)
+        rc = run_unit(q, i, err);
     q->info.seconds = fg_clock() - start;
     if (!rc) rc = fg_quantize_finish(q, err);
     q->info.seconds = fg_clock() - start;
@@ -364,8 +434,13 @@ bool fg_quantize_result(const struct fg_quantize *q, uint64_t i, struct fg_quant
 {
     if (i >= q->list.n || !q->log[i].done) return false;
     const struct fg_quantize_log *log = &q->log[i];
-    *out = (struct fg_quantize_mat){
-        .weight_snr_db = log->weight_snr_db, .lr_left = log->lr_left, .seconds = log->seconds};
+    *out = (struct fg_quantize_mat){.weight_snr_db = log->weight_snr_db,
+                                    .lr_left = log->lr_left,
+                                    .rel_err_h = log->rel_err_h,
+                                    .rel_err_h_rtn = log->rel_err_h_rtn,
+                                    .held_snr_db = log->held_snr_db,
+                                    .damp = log->damp,
+                                    .seconds = log->seconds};
     memcpy(out->source_sha256, log->source_sha256, sizeof out->source_sha256);
     return true;
 }

@@ -211,21 +211,35 @@ static void free_bundle(struct bundle *b)
     free(b);
 }
 
+// From the source, or from what an earlier run left of this layer; then past the calibration rows.
+static int make_matrix(struct fg_quantize *q, const struct fg_plan_mat *m,
+                       struct fg_quantize_result *r, struct fg_error *err)
+{
+    bool found = false;
+    const double start = fg_clock();
+    int rc = 0;
+    if (q->walk && m->layer >= 0) rc = fg_quantize_load_mat(q, m, r, &found, err);
+    if (rc || found) return rc;
+    rc = fg_quantize_fit(q, m, r, err);
+    r->log.seconds = fg_clock() - start;
+    if (!rc && q->walk && m->layer >= 0) rc = fg_quantize_save_mat(q, m, r, err);
+    return rc;
+}
+
 static int fit_matrix(struct bundle *b, uint64_t at, struct fg_error *err)
 {
     struct fg_quantize *q = b->q;
     const struct fg_plan_mat *m = &q->list.mats[at];
-    struct fg_quantize_log *log = &q->log[at];
+    struct fg_quantize_result *r = &b->results[b->n];
     uint64_t before = q->done_bytes;
-    double start = fg_clock();
     int rc = fg_quantize_tick(q, m->name, err);
-    if (!rc) rc = fg_quantize_fit(q, m, &b->results[b->n], err);
+    if (!rc && q->walk)
+        rc = fg_quantize_walk_to(q, m->layer < 0 ? q->source.config->n_layers : m->layer, err);
+    if (!rc) rc = make_matrix(q, m, r, err);
+    if (!rc && q->walk) rc = fg_quantize_walk_past(q, m, r, err);
     if (rc) return rc;
     b->mats[b->n] = m;
-    log->weight_snr_db = b->results[b->n].weight_snr_db;
-    log->lr_left = b->results[b->n].lr_left;
-    log->seconds = fg_clock() - start;
-    memcpy(log->source_sha256, b->results[b->n].source_sha256, sizeof log->source_sha256);
+    q->log[at] = r->log;
     b->n++;
     q->done_bytes += q->done_bytes - before; // the half that was left for fitting
     return 0;

@@ -8,13 +8,17 @@
 #include "format/st_file.h"
 #include "quant/export.h"
 #include "quant/fit.h"
+#include "quant/gptq.h"
+#include "train/calib.h"
 #include "train/quant_source.h"
 #include "train/quantize.h"
+#include "train/walk.h"
 #include <stdbool.h>
 #include <stdint.h>
 
 #define FG_QUANTIZE_WHAT "quantize"
-#define FG_QUANTIZE_OPTIONS_MAX 16
+#define FG_QUANTIZE_OPTIONS_MAX 32
+#define FG_QUANTIZE_BLOCK 128 // columns of GPTQ between two updates of the rest
 
 // One file of the export, and how it comes about.
 enum fg_quantize_kind { FG_UNIT_MLP, FG_UNIT_MIXER, FG_UNIT_HEAD, FG_UNIT_SMALL, FG_UNIT_EMBED };
@@ -30,11 +34,16 @@ struct fg_quantize_unit {
     uint64_t bytes; // of the finished file
 };
 
+// What is logged of a matrix (4.7); NaN: not measured.
 struct fg_quantize_log {
     bool done;
-    double weight_snr_db, lr_left, seconds;
+    double weight_snr_db; // of Q + A B against W
+    double lr_left;       // error with factors / error without; 1 without factors
+    double rel_err_h, rel_err_h_rtn, held_snr_db, damp; // GPTQ
+    double seconds;
     char source_sha256[FG_SHA256_HEX];
 };
+struct fg_quantize_log fg_quantize_log_empty(void);
 
 struct fg_quantize_option {
     const char *name;
@@ -67,25 +76,78 @@ struct fg_quantize {
     uint64_t done_bytes, total_bytes; // of progress
     int lock;                         // file descriptor, -1: none
     char digest[FG_SHA256_HEX], head_digest[FG_SHA256_HEX];
+
+    // GPTQ; NULL and empty for rounding to nearest.
+    struct fg_calib calib;
+    struct fg_model *dense; // the source as a model, where it is a GGUF
+    struct fg_walk *walk;   // while the job runs
+    struct fg_gptq_factor factor;
+    int64_t factor_serial; // of the site that it was made for
+    double *mlp_snr_db;    // [layers]; NaN: not measured
+    int64_t walked;        // layers that are behind the residual that is saved
 };
 
 // A matrix in its format with its factors.
 struct fg_quantize_result {
     struct fg_fit_result fit;
     uint16_t *lr_a, *lr_b; // malloc'd, NULL without factors
-    double weight_snr_db, lr_left;
-    char source_sha256[FG_SHA256_HEX];
+    struct fg_quantize_log log;
 };
 void fg_quantize_result_free(struct fg_quantize_result *r);
 
 // Calls the job's progress: FG_EINTERRUPTED when it says stop. item NULL: as before.
 int fg_quantize_tick(struct fg_quantize *q, const char *item, struct fg_error *err);
 
+// One matrix while it is fitted.
+struct fg_fitter {
+    struct fg_quantize *q;
+    const struct fg_plan_mat *m;
+    struct fg_fit_options fit;
+    const float *W;                  // [rows][cols], rotated
+    const struct fg_walk_site *site; // what it reads; NULL: rounding to nearest
+};
 // quantize_fit.c: matrix m of the plan, from the source to its arrays.
 int fg_quantize_fit(struct fg_quantize *q, const struct fg_plan_mat *m,
                     struct fg_quantize_result *out, struct fg_error *err);
 // Memory that fitting takes at its peak, without the result's own.
-uint64_t fg_quantize_fit_bytes(const struct fg_plan_mat *m);
+uint64_t fg_quantize_fit_bytes(const struct fg_plan_mat *m, bool gptq);
+// T in the matrix's format by the job's method; stats of GPTQ alone.
+int fg_quantize_round(struct fg_fitter *f, const float *T, bool want_rtn, struct fg_fit_result *out,
+                      struct fg_gptq_stats *stats, struct fg_error *err);
+// quantize_factors.c: the format with factors fitted inside (4.3).
+int fg_quantize_factors(struct fg_fitter *f, struct fg_quantize_result *out, struct fg_error *err);
+// quantize_held.c: log.held_snr_db of a result; and Q + A B in the basis of the model, malloc'd.
+int fg_quantize_held_snr(const struct fg_fitter *f, struct fg_quantize_result *out,
+                         struct fg_error *err);
+int fg_quantize_unpack(struct fg_quantize *q, const struct fg_plan_mat *m,
+                       const struct fg_quantize_result *r, float **W, struct fg_error *err);
+
+// quantize_walk.c: opens what GPTQ needs besides the source, and closes it.
+int fg_quantize_open_calib(struct fg_quantize *q, struct fg_error *err);
+void fg_quantize_close_walk(struct fg_quantize *q);
+// Starts the walk, from the residual that an earlier run saved.
+int fg_quantize_start_walk(struct fg_quantize *q, struct fg_error *err);
+// Brings the walk to the layer of matrices that come next, and passes a finished matrix on to it.
+int fg_quantize_walk_to(struct fg_quantize *q, int64_t layer, struct fg_error *err);
+int fg_quantize_walk_past(struct fg_quantize *q, const struct fg_plan_mat *m,
+                          const struct fg_quantize_result *r, struct fg_error *err);
+// A unit that an earlier run finished in the layer that the saved residual is at the entry of:
+// its matrices go past the walk. *found is false when one of them is gone.
+int fg_quantize_walk_restore(struct fg_quantize *q, const struct fg_quantize_unit *u, bool *found,
+                             struct fg_error *err);
+// The layer's files are written: the walk leaves it, and the journal says so. more: something is
+// left to be done behind it.
+int fg_quantize_walk_leave(struct fg_quantize *q, int64_t layer, bool more, struct fg_error *err);
+// quantize_mats.c: what tells this job's files in state/ from those of others: SHA-256 of all
+// options.
+int fg_quantize_job_id(const struct fg_quantize *q, char hex[FG_SHA256_HEX], struct fg_error *err);
+// Finished matrices of the layer that is being worked on, as files in state/.
+// load: *found is false when there is none, or it is damaged.
+int fg_quantize_save_mat(const struct fg_quantize *q, const struct fg_plan_mat *m,
+                         const struct fg_quantize_result *r, struct fg_error *err);
+int fg_quantize_load_mat(const struct fg_quantize *q, const struct fg_plan_mat *m,
+                         struct fg_quantize_result *r, bool *found, struct fg_error *err);
+void fg_quantize_drop_mats(const struct fg_quantize *q, int64_t layer);
 
 // quantize_files.c: writes the file of a unit.
 int fg_quantize_write_unit(struct fg_quantize *q, struct fg_quantize_unit *u, struct fg_error *err);

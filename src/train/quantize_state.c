@@ -48,8 +48,26 @@ static int replace_json(const struct fg_quantize *q, const char *name, struct fg
 
 // ---- progress.json
 
+static void write_gptq_log(struct fg_jwrite *w, const struct fg_quantize_log *log)
+{
+    fg_jwrite_num(w, "rel_err_h", log->rel_err_h);
+    fg_jwrite_num(w, "rel_err_h_rtn", log->rel_err_h_rtn);
+    fg_jwrite_num(w, "held_snr_db", log->held_snr_db);
+    fg_jwrite_num(w, "damp", log->damp);
+}
+
+// MLP outputs on held-out rows, layer by layer; null where not measured.
+static void write_mlp_snr(const struct fg_quantize *q, struct fg_jwrite *w)
+{
+    fg_jwrite_array(w, "mlp_snr_db");
+    for (int64_t i = 0; i < q->source.config->n_layers; i++)
+        fg_jwrite_num(w, NULL, q->mlp_snr_db[i]);
+    fg_jwrite_end_array(w);
+}
+
 int fg_quantize_save_state(const struct fg_quantize *q, struct fg_error *err)
 {
+    const bool gptq = q->o.method == FG_QUANTIZE_GPTQ;
     struct fg_jwrite w = {0};
     fg_jwrite_object(&w, NULL);
     fg_jwrite_str(&w, "schema", SCHEMA);
@@ -72,6 +90,7 @@ int fg_quantize_save_state(const struct fg_quantize *q, struct fg_error *err)
             fg_jwrite_str(&w, "name", q->list.mats[j].name);
             fg_jwrite_num(&w, "weight_snr_db", log->weight_snr_db);
             fg_jwrite_num(&w, "lr_left", log->lr_left);
+            if (gptq) write_gptq_log(&w, log);
             fg_jwrite_str(&w, "source_sha256", log->source_sha256);
             fg_jwrite_end_object(&w);
         }
@@ -79,6 +98,10 @@ int fg_quantize_save_state(const struct fg_quantize *q, struct fg_error *err)
         fg_jwrite_end_object(&w);
     }
     fg_jwrite_end_array(&w);
+    if (gptq) {
+        fg_jwrite_int(&w, "walked", q->walked);
+        write_mlp_snr(q, &w);
+    }
     fg_jwrite_end_object(&w);
     return replace_json(q, PROGRESS, &w, err);
 }
@@ -130,15 +153,23 @@ static int read_matrix(struct fg_quantize *q, const struct fg_json *doc, struct 
                        const struct fg_quantize_unit *u, struct fg_error *err)
 {
     const char *name = "", *sha = "";
-    double snr = INFINITY, left = 1;
+    struct fg_quantize_log l = fg_quantize_log_empty();
     int rc = fg_json_str(doc, obj, "matrices.", "name", "", &name, NULL, err);
-    if (!rc) rc = fg_json_f64(doc, obj, "matrices.", "weight_snr_db", INFINITY, &snr, NULL, err);
-    if (!rc) rc = fg_json_f64(doc, obj, "matrices.", "lr_left", 1, &left, NULL, err);
+    const struct {
+        const char *key;
+        double *value;
+    } numbers[] = {{"weight_snr_db", &l.weight_snr_db}, {"lr_left", &l.lr_left},
+                   {"rel_err_h", &l.rel_err_h},         {"rel_err_h_rtn", &l.rel_err_h_rtn},
+                   {"held_snr_db", &l.held_snr_db},     {"damp", &l.damp}};
+    for (size_t i = 0; i < FG_COUNT(numbers) && !rc; i++)
+        rc = fg_json_f64(doc, obj, "matrices.", numbers[i].key, *numbers[i].value, numbers[i].value,
+                         NULL, err);
     if (!rc) rc = fg_json_str(doc, obj, "matrices.", "source_sha256", "", &sha, NULL, err);
     for (uint64_t j = u->first; j < u->first + u->n && !rc; j++) {
         struct fg_quantize_log *log = &q->log[j];
         if (strcmp(q->list.mats[j].name, name) != 0) continue;
-        *log = (struct fg_quantize_log){.done = true, .weight_snr_db = snr, .lr_left = left};
+        *log = l;
+        log->done = true;
         snprintf(log->source_sha256, sizeof log->source_sha256, "%s", sha);
     }
     return rc;
@@ -175,6 +206,7 @@ static void forget(struct fg_quantize *q)
         q->log[i] = (struct fg_quantize_log){0};
     for (uint64_t i = 0; i < q->n_units; i++)
         q->units[i].done = false;
+    q->walked = 0;
     q->info.finished = false;
 }
 
@@ -209,6 +241,19 @@ static int read_digests(struct fg_quantize *q, const char *path, struct fg_error
     return rc;
 }
 
+static int read_walk(struct fg_quantize *q, const struct fg_json *doc, struct fg_error *err)
+{
+    struct json_object *snr = NULL;
+    const int64_t layers = q->source.config->n_layers;
+    int rc = fg_json_i64(doc, doc->root, "", "walked", 0, 0, layers, &q->walked, NULL, err);
+    if (!rc) rc = fg_json_arr(doc, doc->root, "", "mlp_snr_db", &snr, err);
+    for (int64_t i = 0; snr && i < layers && !rc; i++) {
+        struct json_object *v = json_object_array_get_idx(snr, (size_t)i);
+        q->mlp_snr_db[i] = v ? json_object_get_double(v) : NAN;
+    }
+    return rc;
+}
+
 int fg_quantize_load_state(struct fg_quantize *q, struct fg_error *err)
 {
     struct fg_json doc = {0};
@@ -228,6 +273,7 @@ int fg_quantize_load_state(struct fg_quantize *q, struct fg_error *err)
         if (!rc) rc = fg_json_arr(&doc, doc.root, "", "files", &files, err);
         for (size_t i = 0; files && i < json_object_array_length(files) && !rc; i++)
             rc = read_file(q, &doc, json_object_array_get_idx(files, i), err);
+        if (!rc && q->o.method == FG_QUANTIZE_GPTQ) rc = read_walk(q, &doc, err);
         q->info.finished = !rc && fg_file_exists(done);
         for (uint64_t i = 0; i < q->n_units; i++)
             q->info.finished = q->info.finished && q->units[i].done;
@@ -290,17 +336,30 @@ static bool is_export_file(const char *name)
            strcmp(name + used, "_mixer.safetensors") == 0;
 }
 
+// A matrix or a residual in state/.
+static bool is_state_file(const char *name, size_t n)
+{
+    static const char end[] = ".safetensors";
+    const size_t tail = sizeof end - 1;
+    if (n <= tail || strncmp(name + n - tail, end, tail) != 0) return false;
+    return strncmp(name, "h-", 2) == 0 || strncmp(name, "layers.", 7) == 0;
+}
+
 // Temporary files ".NAME.xxxxxxxx" (struct fg_atomic) of killed runs; with `all` the files too.
-static void sweep(const struct fg_quantize *q, const char *dir, bool all)
+static void sweep(const struct fg_quantize *q, const char *dir, bool in_state, bool all)
 {
     DIR *d = opendir(dir);
     if (!d) return; // whoever needs the directory says why
     for (struct dirent *e; (e = readdir(d));) {
         const char *dot = strrchr(e->d_name, '.');
-        bool temporary = e->d_name[0] == '.' && dot > e->d_name &&
-                         strspn(dot + 1, "0123456789abcdef") == 8 && dot[9] == 0 &&
-                         is_ours(q, e->d_name + 1, (size_t)(dot - e->d_name - 1));
-        bool whole = all && (is_ours(q, e->d_name, strlen(e->d_name)) || is_export_file(e->d_name));
+        bool temporary =
+            e->d_name[0] == '.' && dot > e->d_name && strspn(dot + 1, "0123456789abcdef") == 8 &&
+            dot[9] == 0 &&
+            (is_ours(q, e->d_name + 1, (size_t)(dot - e->d_name - 1)) ||
+             (in_state && is_state_file(e->d_name + 1, (size_t)(dot - e->d_name - 1))));
+        bool whole = all && (in_state ? is_state_file(e->d_name, strlen(e->d_name))
+                                      : is_ours(q, e->d_name, strlen(e->d_name)) ||
+                                            is_export_file(e->d_name));
         if (temporary || whole) unlinkat(dirfd(d), e->d_name, 0);
     }
     closedir(d);
@@ -340,8 +399,8 @@ int fg_quantize_claim(struct fg_quantize *q, struct fg_error *err)
     // A new journal comes after the old files are gone: killed in between, the directory still says
     // whose it is.
     if (!rc) {
-        sweep(q, state, false);
-        sweep(q, q->o.output, q->o.restart);
+        sweep(q, state, true, q->o.restart);
+        sweep(q, q->o.output, false, q->o.restart);
         if (q->o.restart) rc = fg_quantize_save_state(q, err);
     }
     free(mark);
@@ -388,6 +447,7 @@ static void write_matrix(const struct fg_quantize *q, struct fg_jwrite *w, uint6
         fg_jwrite_uint(w, "lr_bytes", m->factor_bytes);
         fg_jwrite_num(w, "lr_left", log->lr_left);
     }
+    if (q->o.method == FG_QUANTIZE_GPTQ) write_gptq_log(w, log);
     fg_jwrite_str(w, "source_sha256", log->source_sha256);
     if (times && log->seconds > 0) fg_jwrite_num(w, "seconds", log->seconds);
     fg_jwrite_end_object(w);
@@ -398,7 +458,7 @@ static void write_export(const struct fg_quantize *q, struct fg_jwrite *w, bool 
     fg_jwrite_object(w, NULL);
     fg_jwrite_str(w, "schema", "forge.export/1");
     fg_jwrite_str(w, "forge", forge_version());
-    fg_jwrite_str(w, "method", "rtn");
+    fg_jwrite_str(w, "method", q->o.method == FG_QUANTIZE_GPTQ ? "gptq" : "rtn");
     fg_jwrite_str(w, "signs", "splitmix64");
     fg_jwrite_bool(w, "complete", q->info.whole);
     write_model(q, w);
@@ -418,6 +478,7 @@ static void write_export(const struct fg_quantize *q, struct fg_jwrite *w, bool 
         if (q->log[i].done) write_matrix(q, w, i, times);
     }
     fg_jwrite_end_array(w);
+    if (q->o.method == FG_QUANTIZE_GPTQ) write_mlp_snr(q, w);
     fg_jwrite_array(w, "files");
     for (uint64_t i = 0; i < q->n_units; i++) {
         fg_jwrite_object(w, NULL);
@@ -471,7 +532,11 @@ int fg_quantize_finish(struct fg_quantize *q, struct fg_error *err)
     if (!rc && q->info.whole) rc = take_digest(q, err);
     if (rc) return rc;
     write_export(q, &w, false);
-    return replace_json(q, EXPORT, &w, err);
+    rc = replace_json(q, EXPORT, &w, err);
+    char *state = rc ? NULL : fg_path_join(q->o.output, "state");
+    if (state) sweep(q, state, true, true);
+    free(state);
+    return rc;
 }
 
 int fg_quantize_report(const struct fg_quantize *q, const char *path, struct fg_error *err)

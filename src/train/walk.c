@@ -3,6 +3,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/num.h"
+#include "model/graph.h"
 #include "model/layerwise.h"
 #include "quant/signs.h"
 #include "train/walk_impl.h"
