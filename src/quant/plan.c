@@ -64,6 +64,7 @@ struct fg_plan *fg_plan_new(const char *name)
     p->mix_rot = FG_MIX_BOTH;
     p->lr_rank = FG_PLAN_RANK_AUTO;
     p->lr_parts = FG_LR_GDN | FG_LR_ATTN;
+    p->notes = fg_plan_no_notes();
     return p;
 }
 

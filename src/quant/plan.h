@@ -93,8 +93,35 @@ const char *fg_plan_builtin(int i);
 
 // Name or path that the plan was opened by.
 const char *fg_plan_name(const struct fg_plan *p);
-// The plan as a "forge.plan/1" object: same plans give the same text. `key` as in base/jwrite.h.
+// The plan as a "forge.plan/1" object, without its notes: same plans give the same text. `key` as
+// in base/jwrite.h.
 void fg_plan_write(const struct fg_plan *p, struct fg_jwrite *w, const char *key);
+
+// What a plan file says about where it comes from and how good it is ("estimate", "provenance"); it
+// decides nothing. Numbers that it does not say are NaN, texts "".
+#define FG_PLAN_INPUTS_MAX 16
+struct fg_plan_notes {
+    double kl;          // predicted, in nats per token
+    double rho;         // that the costs were multiplied by (5.3)
+    char unit[16];      // what kl is: "kl", "delta_nll"; "relative": a figure without unit
+    double verified_kl; // of the quantized model, measured
+    double verified_ci95[2];
+    double verified_rho; // for the next plan: rho times verified over predicted KL
+    int64_t verified_tokens;
+    char verified_trace[65]; // SHA-256 of what it was measured on
+    char verified_date[32];
+    int n_inputs;
+    char inputs[FG_PLAN_INPUTS_MAX][128]; // files that it was made of, with their SHA-256
+    char command[1024], date[32];
+};
+const struct fg_plan_notes *fg_plan_notes(const struct fg_plan *p);
+void fg_plan_set_notes(struct fg_plan *p, const struct fg_plan_notes *notes);
+struct fg_plan_notes fg_plan_no_notes(void);
+
+// The object with its notes.
+void fg_plan_write_whole(const struct fg_plan *p, struct fg_jwrite *w, const char *key);
+// That to a file, whole or not at all. Errors: those of writing; FG_ERESOURCE.
+int fg_plan_save(const struct fg_plan *p, const char *path, struct fg_error *err);
 
 enum fg_plan_basis { FG_BASIS_PLAIN, FG_BASIS_ONLINE };
 enum fg_plan_mix_rot { FG_MIX_NONE, FG_MIX_READERS, FG_MIX_BOTH }; // readers: q k v qkv z
@@ -131,6 +158,13 @@ int fg_plan_resolve(struct fg_plan_list *out, const struct fg_plan *p,
 // file made of it means the same again. The caller frees *out. Errors: as fg_plan_resolve.
 int fg_plan_specialize(struct fg_plan **out, const struct fg_plan *p,
                        const struct fg_plan_shape *shape, struct fg_error *err);
+// Another plan for this model: rotations, ranks and parts with factors of `base`, but these formats
+// [n], in the order of the list that `base` resolves to. What most matrices of a kind have becomes
+// the default, the rest overrides, whole MLPs and mixers where they agree. It resolves to exactly
+// these formats. No notes. The caller frees *out. Errors: as fg_plan_resolve of either.
+int fg_plan_reformat(struct fg_plan **out, const struct fg_plan *base,
+                     const struct fg_plan_shape *shape, const enum fg_qformat *formats, uint64_t n,
+                     const char *name, struct fg_error *err);
 void fg_plan_list_free(struct fg_plan_list *l); // zeroed is fine
 
 // The rotation site that a matrix reads: "mlp_in"; NULL for the head.

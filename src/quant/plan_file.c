@@ -339,6 +339,7 @@ static void read_schema_form(struct parser *p, struct json_object *root)
     if (!p->rc && defaults) read_defaults(p, defaults);
     if (!p->rc && overrides) read_overrides(p, overrides);
     if (!p->rc && bytes) read_bytes(p, bytes);
+    if (!p->rc) p->rc = fg_plan_read_notes(&p->plan->notes, &p->doc, p->err);
 }
 
 int fg_plan_parse(struct fg_plan **out, const char *text, size_t n, const char *file,
@@ -433,7 +434,7 @@ static void write_overrides(const struct fg_plan *p, struct fg_jwrite *w)
     fg_jwrite_end_object(w);
 }
 
-void fg_plan_write(const struct fg_plan *p, struct fg_jwrite *w, const char *key)
+static void write_plan(const struct fg_plan *p, struct fg_jwrite *w, const char *key, bool notes)
 {
     const struct fg_plan_for *m = &p->model;
     fg_jwrite_object(w, key);
@@ -455,5 +456,27 @@ void fg_plan_write(const struct fg_plan *p, struct fg_jwrite *w, const char *key
         fg_jwrite_uint(w, "factors", p->factor_bytes);
         fg_jwrite_end_object(w);
     }
+    if (notes) fg_plan_write_notes(&p->notes, w);
     fg_jwrite_end_object(w);
+}
+
+void fg_plan_write(const struct fg_plan *p, struct fg_jwrite *w, const char *key)
+{
+    write_plan(p, w, key, false);
+}
+
+void fg_plan_write_whole(const struct fg_plan *p, struct fg_jwrite *w, const char *key)
+{
+    write_plan(p, w, key, true);
+}
+
+int fg_plan_save(const struct fg_plan *p, const char *path, struct fg_error *err)
+{
+    struct fg_jwrite w = {0};
+    fg_plan_write_whole(p, &w, NULL);
+    fg_buf_char(&w.buf, '\n');
+    int rc = w.buf.failed ? fg_fail_memory(err, FG_PLAN_WHAT, w.buf.len)
+                          : fg_file_replace(path, w.buf.data, w.buf.len, err);
+    fg_jwrite_free(&w);
+    return rc;
 }

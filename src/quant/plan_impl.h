@@ -1,6 +1,7 @@
 // quant/plan_impl.h: what plan.c, plan_file.c and plan_builtin.c share.
 #ifndef FG_QUANT_PLAN_IMPL_H
 #define FG_QUANT_PLAN_IMPL_H
+#include "base/json.h"
 #include "quant/plan.h"
 
 #define FG_PLAN_WHAT "plan"
@@ -43,6 +44,7 @@ struct fg_plan {
     uint64_t n, cap;
     bool has_bytes; // the totals below are part of the plan
     uint64_t weight_bytes, factor_bytes;
+    struct fg_plan_notes notes;
 };
 
 // A plan with the defaults of the quantizer: MLP v2x64, mixers lut4, k and v int8, head lut4, all
@@ -59,6 +61,11 @@ const char *fg_plan_what_name(int what);
 
 // Fills *out and returns true when `name` is a built-in plan; *out is NULL when memory is out.
 bool fg_plan_make_builtin(struct fg_plan **out, const char *name);
+
+// plan_notes.c: the members "estimate" and "provenance" of a plan's object. Keys that are not known
+// are skipped. Errors: FG_EINPUT naming the field.
+int fg_plan_read_notes(struct fg_plan_notes *out, const struct fg_json *doc, struct fg_error *err);
+void fg_plan_write_notes(const struct fg_plan_notes *notes, struct fg_jwrite *w);
 
 const char *fg_plan_basis_name(enum fg_plan_basis b);
 const char *fg_plan_mix_rot_name(enum fg_plan_mix_rot m);
