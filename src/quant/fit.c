@@ -1,6 +1,6 @@
 // quant/fit.c: scales, rounding to the nearest entry, and both with a table as one call. Every row
 // or pair of rows is on its own; sums of squares are kept per row and added in order.
-#include "quant/fit.h"
+#include "quant/fit_impl.h"
 #include "base/arena.h"
 #include "quant/jobs.h"
 #include "quant/pack.h"
@@ -134,8 +134,7 @@ struct rounding {
     int64_t rows, cols, row_bytes;
     const float *W;
     const uint16_t *scale;
-    float table[2][64];  // by component
-    float threshold[16]; // of lut4: a value above threshold[k] is nearer to k than to k - 1
+    struct fg_rounder rounder; // of quantized formats
     uint8_t *out;
     double (*error)[2];    // [rows] signal, noise; or NULL
     uint8_t *scratch;      // of all threads
@@ -151,69 +150,76 @@ static float threshold(float below, float above)
     return (double)t > mid ? nextafterf(t, -INFINITY) : t;
 }
 
+void fg_rounder_init(struct fg_rounder *r, enum fg_qformat f, const uint16_t *lut,
+                     const struct fg_kernels *kernels)
+{
+    *r = (struct fg_rounder){.format = f, .kernels = kernels};
+    const int d = fg_qformat_rows_per_index(f), K = r->entries = fg_qformat_entries(f);
+    for (int i = 0; i < K; i++)
+        for (int t = 0; t < d; t++)
+            r->c[t * K + i] = fg_f16_to_f32(lut[i * d + t]);
+    for (int k = 1; k < 16 && f == FG_Q_LUT4; k++)
+        r->threshold[k] = threshold(r->c[k - 1], r->c[k]);
+}
+
+void fg_rounder_codes(const struct fg_rounder *r, uint8_t *code, float *dist,
+                      const float *const x[2], const float *const w[2], int64_t n)
+{
+    if (r->format == FG_Q_INT8) {
+        for (int64_t i = 0; i < n; i++)
+            code[i] = (uint8_t)(int8_t)rintf(fminf(fmaxf(x[0][i], -127.0f), 127.0f));
+        return;
+    }
+    if (r->format != FG_Q_LUT4) {
+        r->kernels->nearest2(code, dist, x[0], x[1], w[0], w[1], r->c, r->entries, n);
+        return;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        int at = 0;
+        for (int k = 1; k < 16; k++)
+            at = x[0][i] > r->threshold[k] ? k : at;
+        code[i] = (uint8_t)at;
+    }
+}
+
+void fg_fit_compare(double e[2], const float *w, float scale, const float *value, int64_t n)
+{
+    e[0] = sum_of_squares(w, n);
+    e[1] = sum_of_errors(w, scale, value, n);
+}
+
 // Sums of a row and of what rounding took from it. `value` is what comes back, before the scale.
 static void compare_row(const struct rounding *r, int64_t row, float scale, const float *value)
 {
-    if (!r->error) return;
-    const float *w = r->W + row * r->cols;
-    r->error[row][0] = sum_of_squares(w, r->cols);
-    r->error[row][1] = sum_of_errors(w, scale, value, r->cols);
+    if (r->error) fg_fit_compare(r->error[row], r->W + row * r->cols, scale, value, r->cols);
 }
 
-static void divide(float *x, const float *w, float s, int64_t n)
-{
-    for (int64_t j = 0; j < n; j++)
-        x[j] = w[j] / s;
-}
-
-static void round_pair(const struct rounding *r, int64_t g, float *const x[5], uint8_t *idx)
+// Index row g, the d rows of one index: x are five rows of scratch.
+static void round_rows(const struct rounding *r, int64_t g, float *const x[5], uint8_t *code)
 {
     const int64_t n = r->cols;
-    const int K = fg_qformat_entries(r->f);
-    float c[2 * 64], s[2];
-    for (int t = 0; t < 2; t++) {
-        s[t] = fg_f16_to_f32(r->scale[2 * g + t]);
-        divide(x[t], r->W + (2 * g + t) * n, s[t], n);
+    const int d = fg_qformat_rows_per_index(r->f);
+    float s[2];
+    for (int t = 0; t < d; t++) {
+        const float *w = r->W + (d * g + t) * n;
+        s[t] = fg_f16_to_f32(r->scale[d * g + t]);
+        const float weight = fg_fit_row_weight(r->o, d * g + t, s[t]);
+        for (int64_t j = 0; j < n; j++) {
+            x[t][j] = w[j] / s[t];
+            x[2 + t][j] = weight;
+        }
+    }
+    fg_rounder_codes(&r->rounder, code, x[4], (const float *const[2]){x[0], x[1]},
+                     (const float *const[2]){x[2], x[3]}, n);
+    if (r->f == FG_Q_INT8)
+        memcpy(r->out + g * n, code, (size_t)n);
+    else
+        fg_pack_indices(r->out + g * r->row_bytes, code, n, fg_qformat_index_bits(r->f));
+    for (int t = 0; r->error && t < d; t++) {
         for (int64_t j = 0; j < n; j++)
-            x[2 + t][j] = r->o->row_weight ? s[t] * s[t] : 1.0f;
-        memcpy(c + t * K, r->table[t], (size_t)K * sizeof *c);
+            x[0][j] = fg_rounder_value(&r->rounder, t, code[j]);
+        compare_row(r, d * g + t, s[t], x[0]);
     }
-    r->o->kernels->nearest2(idx, x[4], x[0], x[1], x[2], x[3], c, K, n);
-    fg_pack_indices(r->out + g * r->row_bytes, idx, n, fg_qformat_index_bits(r->f));
-    for (int t = 0; t < 2; t++) {
-        for (int64_t j = 0; j < n; j++)
-            x[0][j] = r->table[t][idx[j]];
-        compare_row(r, 2 * g + t, s[t], x[0]);
-    }
-}
-
-static void round_values(const struct rounding *r, int64_t row, float *x, uint8_t *idx)
-{
-    const int64_t n = r->cols;
-    const float s = fg_f16_to_f32(r->scale[row]);
-    divide(x, r->W + row * n, s, n);
-    for (int64_t j = 0; j < n; j++) {
-        int at = 0;
-        for (int k = 1; k < 16; k++)
-            at = x[j] > r->threshold[k] ? k : at;
-        idx[j] = (uint8_t)at;
-    }
-    fg_pack_indices(r->out + row * r->row_bytes, idx, n, 4);
-    for (int64_t j = 0; j < n; j++)
-        x[j] = r->table[0][idx[j]];
-    compare_row(r, row, s, x);
-}
-
-static void round_codes(const struct rounding *r, int64_t row, float *x)
-{
-    const int64_t n = r->cols;
-    const float s = fg_f16_to_f32(r->scale[row]);
-    divide(x, r->W + row * n, s, n);
-    for (int64_t j = 0; j < n; j++) {
-        x[j] = rintf(fminf(fmaxf(x[j], -127.0f), 127.0f));
-        r->out[row * n + j] = (uint8_t)(int8_t)x[j];
-    }
-    compare_row(r, row, s, x);
 }
 
 static void keep(const struct rounding *r, int64_t row, float *x)
@@ -242,25 +248,11 @@ static void round_item(void *ctx, int64_t item, int worker)
     uint8_t *idx = scratch + 5 * r->cols * (int64_t)sizeof(float);
     const int64_t end = (item + 1) * ROWS_PER_ITEM, d = fg_qformat_rows_per_index(r->f);
     for (int64_t row = item * ROWS_PER_ITEM; row < end && row < r->rows; row += d) {
-        if (d == 2)
-            round_pair(r, row / 2, x, idx);
-        else if (r->f == FG_Q_LUT4)
-            round_values(r, row, x[0], idx);
-        else if (r->f == FG_Q_INT8)
-            round_codes(r, row, x[0]);
-        else
+        if (fg_qformat_is_kept(r->f))
             keep(r, row, x[0]);
+        else
+            round_rows(r, row / d, x, idx);
     }
-}
-
-static void set_table(struct rounding *r, const uint16_t *lut)
-{
-    const int d = fg_qformat_rows_per_index(r->f);
-    for (int i = 0; i < fg_qformat_entries(r->f); i++)
-        for (int t = 0; t < d; t++)
-            r->table[t][i] = fg_f16_to_f32(lut[i * d + t]);
-    for (int k = 1; k < 16 && r->f == FG_Q_LUT4; k++)
-        r->threshold[k] = threshold(r->table[0][k - 1], r->table[0][k]);
 }
 
 int fg_fit_round(uint8_t *out, struct fg_fit_error *e, enum fg_qformat f, const float *W,
@@ -278,7 +270,7 @@ int fg_fit_round(uint8_t *out, struct fg_fit_error *e, enum fg_qformat f, const 
     if (!r.scratch || (e && !r.error)) {
         rc = fg_fail_memory(err, "rounding", bytes + (uint64_t)rows * sizeof *r.error);
     } else {
-        if (lut) set_table(&r, lut);
+        fg_rounder_init(&r.rounder, f, lut, o->kernels);
         fg_job_run(o->pool, (rows + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM, round_item, &r);
         if (e) *e = (struct fg_fit_error){0};
         for (int64_t i = 0; e && i < rows; i++) {
@@ -306,8 +298,9 @@ static int check_kept(const struct fg_fit_result *q, const float *W, const struc
                (double)W[i]);
 }
 
-int fg_fit_rtn(struct fg_fit_result *out, enum fg_qformat f, const float *W, int64_t rows,
-               int64_t cols, const struct fg_fit_options *o, struct fg_error *err)
+int fg_fit_start(struct fg_fit_result *out, enum fg_qformat f, const float *W, int64_t rows,
+                 int64_t cols, const uint16_t *table, const struct fg_fit_options *o,
+                 struct fg_error *err)
 {
     const int d = fg_qformat_rows_per_index(f), entries = fg_qformat_entries(f);
     *out = (struct fg_fit_result){.format = f, .rows = rows, .cols = cols};
@@ -317,25 +310,36 @@ int fg_fit_rtn(struct fg_fit_result *out, enum fg_qformat f, const float *W, int
     const uint64_t per_row = f == FG_Q_F32           ? 4 * (uint64_t)cols
                              : fg_qformat_is_kept(f) ? 2 * (uint64_t)cols
                                                      : fg_qformat_row_bytes(f, (uint64_t)cols);
+    const size_t lut_bytes = (size_t)entries * (size_t)d * sizeof *out->lut;
     int rc = 0;
     out->data_bytes = per_row * (uint64_t)(rows / d);
     out->data = malloc((size_t)out->data_bytes);
-    if (entries) out->lut = malloc((size_t)entries * (size_t)d * sizeof *out->lut);
+    if (entries) out->lut = malloc(lut_bytes);
     if (!fg_qformat_is_kept(f)) out->scale = calloc((size_t)rows, sizeof *out->scale);
     if (!out->data || (entries && !out->lut) || (!fg_qformat_is_kept(f) && !out->scale)) {
         rc = fg_fail_memory(err, "quantized matrix", out->data_bytes);
         goto fail;
     }
     if (out->scale && (rc = fg_fit_scales(out->scale, f, W, rows, cols, o, err))) goto fail;
-    if (out->lut &&
-        (rc = fg_fit_table(out->lut, &out->inertia, f, W, out->scale, rows, cols, o, err)))
+    if (out->lut && table)
+        memcpy(out->lut, table, lut_bytes);
+    else if (out->lut &&
+             (rc = fg_fit_table(out->lut, &out->inertia, f, W, out->scale, rows, cols, o, err)))
         goto fail;
-    if ((rc = fg_fit_round(out->data, &out->e, f, W, out->scale, out->lut, rows, cols, o, err)))
-        goto fail;
-    if (fg_qformat_is_kept(f) && (rc = check_kept(out, W, o, err))) goto fail;
     return 0;
 fail:
     fg_fit_free(out);
+    return rc;
+}
+
+int fg_fit_rtn(struct fg_fit_result *out, enum fg_qformat f, const float *W, int64_t rows,
+               int64_t cols, const struct fg_fit_options *o, struct fg_error *err)
+{
+    int rc = fg_fit_start(out, f, W, rows, cols, NULL, o, err);
+    if (rc) return rc;
+    rc = fg_fit_round(out->data, &out->e, f, W, out->scale, out->lut, rows, cols, o, err);
+    if (!rc && fg_qformat_is_kept(f)) rc = check_kept(out, W, o, err);
+    if (rc) fg_fit_free(out);
     return rc;
 }
 

@@ -18,9 +18,11 @@ struct fg_fit_options {
     uint64_t seed;           // --kmeans-seed
     const float *col_weight; // [cols], >= 0 and finite: diag(H); NULL: all 1 (--aw 0)
     bool row_weight;         // errors count in the original scale: weight s[o]^2 per row
-    int64_t vectors;         // at most so many samples for k-means
-    int64_t values;          // and for Lloyd (--lut4-samples)
-    int inits, iterations;   // of k-means
+    // [rows], > 0 and finite: times s[o]^2 where row_weight is on (10.2); NULL: all 1.
+    const float *row_importance;
+    int64_t vectors;       // at most so many samples for k-means
+    int64_t values;        // and for Lloyd (--lut4-samples)
+    int inits, iterations; // of k-means
     bool int8_tables; // table values on the grid that INT8 kernels have: multiples of max / 127 per
                       // component (before rounding to F16), so that fast numerics take nothing
                       // from them

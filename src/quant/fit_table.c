@@ -1,7 +1,7 @@
 // quant/fit_table.c: codebooks. Samples are put into an order of their own before anything is drawn
 // or summed, so that a table fitted to all of a matrix does not depend on the order of its columns.
 // Sums go over tiles of a fixed size and then over the tiles in order.
-#include "quant/fit.h"
+#include "quant/fit_impl.h"
 #include "quant/jobs.h"
 #include "quant/random.h"
 #include <math.h>
@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define TILE 4096
-#define ENTRIES_MAX 64
+#define ENTRIES_MAX FG_FIT_ENTRIES_MAX
 // From quantiles, 40 rounds leave 3.5 % of error on the table in the tails; sorted samples make a
 // round cost a few binary searches.
 #define SCALAR_ITERATIONS 200
@@ -41,11 +41,6 @@ static int64_t draw(struct fg_random *r, int64_t k, int64_t n, int64_t total)
 static float col_weight(const struct fg_fit_options *o, int64_t col)
 {
     return o->col_weight ? o->col_weight[col] : 1.0f;
-}
-
-static float row_weight(const struct fg_fit_options *o, float scale)
-{
-    return o->row_weight ? scale * scale : 1.0f;
 }
 
 static int compare(float a, float b)
@@ -276,7 +271,7 @@ static int fill_samples(struct kmeans *k, const float *W, const uint16_t *scale,
         for (int t = 0; t < 2; t++) {
             const float s = fg_f16_to_f32(scale[2 * g + t]);
             all[i].x[t] = W[(2 * g + t) * cols + j] / s;
-            all[i].w[t] = row_weight(o, s);
+            all[i].w[t] = fg_fit_row_weight(o, 2 * g + t, s);
         }
         all[i].col = col_weight(o, j);
         weight += (double)all[i].col;
@@ -420,7 +415,8 @@ static int fit_values(uint16_t *lut, double *inertia, int K, const float *W, con
     for (int64_t i = 0; i < n; i++) {
         const int64_t at = draw(&r, i, n, total);
         const float s = fg_f16_to_f32(scale[at / cols]);
-        v[i] = (struct value){W[at] / s, col_weight(o, at % cols) * row_weight(o, s)};
+        v[i].x = W[at] / s;
+        v[i].w = col_weight(o, at % cols) * fg_fit_row_weight(o, at / cols, s);
         weight += (double)v[i].w;
     }
     qsort(v, (size_t)n, sizeof *v, by_x);

@@ -1,0 +1,275 @@
+// quant/gptq_refine.c: coordinate descent on tr(E H E^T) over the indices, E = W - Q. With G = E H,
+// the error as a function of one column of Q alone is least at
+//
+//   q_j + G_j / H_jj
+//
+// and rises with the square of the distance from there times H_jj: the best entry is the nearest to
+// it, in the metric of the squares of the scales. Columns are treated in the order of the pass, in
+// blocks of 128: within a block G is kept up to date by the block's own rows of H; what the block
+// changed goes into all of G by one product.
+#include "quant/gptq_impl.h"
+#include "base/arena.h"
+#include "quant/jobs.h"
+#include <cblas.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BLOCK FG_LANES // columns; as many as lanes, so that rows of H fit where E was
+#define TILE 512       // of H, to start G
+// G is FP32. An index changes only where that takes a thousandth of the column's own error: far
+// above the rounding of G, so that no change raises the error.
+#define KEEPS 0.999f
+
+struct refining {
+    const struct fg_gptq_job *job;
+    const double *H;
+    const int32_t *perm;
+    int sweeps;
+    int64_t *moved;   // [items]
+    uint8_t *scratch; // of all threads
+    int64_t scratch_bytes;
+};
+
+// One thread's; panels and codes have their columns in natural order.
+struct scratch {
+    float *e;     // [panels][cols][FG_LANES] E; when G is there, rows of H: [BLOCK][cols]
+    float *g;     // [panels][cols][FG_LANES] G = E H
+    float *tile;  // [TILE][TILE] of H
+    float *h;     // [BLOCK][BLOCK] of H: the block's columns
+    float *gb;    // [BLOCK][FG_LANES] of G: the block's columns
+    float *delta; // [BLOCK][FG_LANES] what was added to Q
+    float *x, *target, *dist;
+    uint8_t *code;          // [FG_LANES]
+    struct fg_lanes *lanes; // [panels]
+    bool *at_rest;          // [panels] the last sweep moved nothing
+    bool *any;              // [panels] this sweep moved something
+    uint8_t *codes;         // [panels][cols][FG_LANES / d]
+    uint8_t *row;           // [cols]
+};
+
+static int64_t n_floats(const struct fg_gptq_job *job)
+{
+    return 2 * job->panels * job->cols * FG_LANES + TILE * TILE + BLOCK * BLOCK +
+           2 * BLOCK * FG_LANES + 3 * FG_LANES;
+}
+
+static int64_t scratch_bytes(const struct fg_gptq_job *job)
+{
+    const int64_t bytes = n_floats(job) * (int64_t)sizeof(float) +
+                          job->panels * (int64_t)(sizeof(struct fg_lanes) + 2 * sizeof(bool)) +
+                          job->panels * job->cols * FG_LANES + job->cols + FG_LANES;
+    return (bytes + 63) / 64 * 64;
+}
+
+static struct scratch split(const struct refining *r, int worker)
+{
+    const struct fg_gptq_job *job = r->job;
+    const int64_t panels = job->panels * job->cols * FG_LANES;
+    struct scratch s;
+    s.e = (float *)(void *)(r->scratch + worker * r->scratch_bytes);
+    s.g = s.e + panels;
+    s.tile = s.g + panels;
+    s.h = s.tile + TILE * TILE;
+    s.gb = s.h + BLOCK * BLOCK;
+    s.delta = s.gb + BLOCK * FG_LANES;
+    s.x = s.delta + BLOCK * FG_LANES;
+    s.target = s.x + FG_LANES;
+    s.dist = s.target + FG_LANES;
+    s.lanes = (struct fg_lanes *)(void *)(s.dist + FG_LANES);
+    s.at_rest = (bool *)(s.lanes + job->panels);
+    s.any = s.at_rest + job->panels;
+    s.code = (uint8_t *)(s.any + job->panels);
+    s.codes = s.code + FG_LANES;
+    s.row = s.codes + panels;
+    return s;
+}
+
+// e = W - Q of a panel: weights are there, codes too.
+static void subtract_codes(const struct fg_gptq_job *job, float *e, const uint8_t *codes,
+                           const struct fg_lanes *l)
+{
+    const int n = FG_LANES / fg_qformat_rows_per_index(job->rounder.format);
+    for (int64_t j = 0; j < job->cols; j++)
+        for (int k = 0; k < FG_LANES; k++)
+            e[j * FG_LANES + k] -=
+                l->scale[k] * fg_rounder_value(&job->rounder, k / n, codes[j * n + k % n]);
+}
+
+// g = e H of `panels` panels, in tiles of H on and above the diagonal, which serve twice.
+static void start_g(const struct refining *r, const struct scratch *s, int64_t panels)
+{
+    const int64_t n = r->job->cols, panel = n * FG_LANES;
+    memset(s->g, 0, (size_t)(panels * panel) * sizeof *s->g);
+    for (int64_t i0 = 0; i0 < n; i0 += TILE) {
+        const int64_t ni = n - i0 < TILE ? n - i0 : TILE;
+        for (int64_t j0 = i0; j0 < n; j0 += TILE) {
+            const int64_t nj = n - j0 < TILE ? n - j0 : TILE;
+            for (int64_t i = 0; i < ni; i++)
+                for (int64_t j = 0; j < nj; j++)
+                    s->tile[i * TILE + j] = (float)r->H[(i0 + i) * n + j0 + j];
+            for (int64_t k = 0; k < panels; k++) {
+                const float *e = s->e + k * panel;
+                float *g = s->g + k * panel;
+                cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, (int)ni, FG_LANES, (int)nj,
+                            1.0f, s->tile, TILE, e + j0 * FG_LANES, FG_LANES, 1.0f,
+                            g + i0 * FG_LANES, FG_LANES);
+                if (j0 > i0)
+                    cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)nj, FG_LANES, (int)ni,
+                                1.0f, s->tile, TILE, e + i0 * FG_LANES, FG_LANES, 1.0f,
+                                g + j0 * FG_LANES, FG_LANES);
+            }
+        }
+    }
+}
+
+// The best codes of one column, diagonal element h of H, given its G: codes, and delta = what they
+// add to Q. Returns whether there is anything.
+static bool refine_column(const struct fg_gptq_job *job, const struct scratch *s,
+                          const struct fg_lanes *l, uint8_t *codes, const float *g, float h,
+                          float *delta)
+{
+    const struct fg_rounder *r = &job->rounder;
+    const int d = fg_qformat_rows_per_index(r->format), n = FG_LANES / d;
+    bool any = false;
+    for (int k = 0; k < FG_LANES; k++) {
+        s->target[k] = fg_rounder_value(r, k / n, codes[k % n]) + g[k] / (h * l->scale[k]);
+        s->x[k] = s->target[k];
+        delta[k] = 0;
+    }
+    fg_lanes_round(s->code, s->x, job, l, s->dist);
+    for (int i = 0; i < l->n_codes; i++) {
+        if (s->code[i] == codes[i]) continue;
+        float now = 0, then = 0;
+        for (int t = 0; t < d; t++) {
+            const int k = t * n + i;
+            const float a = s->target[k] - fg_rounder_value(r, t, codes[i]),
+                        b = s->target[k] - s->x[k];
+            now += l->weight[k] * a * a;
+            then += l->weight[k] * b * b;
+        }
+        if (!(then < KEEPS * now)) continue;
+        for (int t = 0; t < d; t++) {
+            const int k = t * n + i;
+            delta[k] = l->scale[k] * s->x[k] - l->scale[k] * fg_rounder_value(r, t, codes[i]);
+        }
+        codes[i] = s->code[i];
+        any = true;
+    }
+    return any;
+}
+
+// Columns perm[c0 .. c0 + nc) of a panel; s->e holds their rows of H. Returns whether any index
+// changed; G is then up to date.
+static bool refine_block(const struct refining *r, const struct scratch *s, float *g,
+                         uint8_t *codes, const struct fg_lanes *l, int64_t c0, int64_t nc)
+{
+    const struct fg_gptq_job *job = r->job;
+    const int n_codes = FG_LANES / fg_qformat_rows_per_index(job->rounder.format);
+    const int32_t *perm = r->perm + c0;
+    bool any = false;
+    for (int64_t i = 0; i < nc; i++)
+        memcpy(s->gb + i * FG_LANES, g + perm[i] * FG_LANES, FG_LANES * sizeof *g);
+    for (int64_t s0 = 0; s0 < nc; s0 += FG_GPTQ_SUB) {
+        const int64_t s1 = s0 + FG_GPTQ_SUB < nc ? s0 + FG_GPTQ_SUB : nc;
+        bool some = false;
+        for (int64_t i = s0; i < s1; i++) {
+            float *delta = s->delta + i * FG_LANES;
+            const float *h = s->h + i * BLOCK;
+            if (!(h[i] > 0)) { // nothing depends on this column
+                memset(delta, 0, FG_LANES * sizeof *delta);
+                continue;
+            }
+            if (!refine_column(job, s, l, codes + perm[i] * n_codes, s->gb + i * FG_LANES, h[i],
+                               delta))
+                continue;
+            some = true;
+            for (int64_t j = i + 1; j < s1; j++)
+                fg_lanes_subtract(s->gb + j * FG_LANES, h[j], delta);
+        }
+        any |= some;
+        if (some && s1 < nc)
+            cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)(nc - s1), FG_LANES,
+                        (int)(s1 - s0), -1.0f, s->h + s0 * BLOCK + s1, BLOCK,
+                        s->delta + s0 * FG_LANES, FG_LANES, 1.0f, s->gb + s1 * FG_LANES, FG_LANES);
+    }
+    if (any)
+        cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, (int)job->cols, FG_LANES, (int)nc,
+                    -1.0f, s->e, (int)job->cols, s->delta, FG_LANES, 1.0f, g, FG_LANES);
+    return any;
+}
+
+// One sweep over all columns of the panels that still move. Returns whether any did.
+static bool sweep(const struct refining *r, const struct scratch *s, int64_t panels)
+{
+    const int64_t n = r->job->cols, panel = n * FG_LANES;
+    bool moves = false;
+    memset(s->any, 0, (size_t)panels * sizeof *s->any);
+    for (int64_t c0 = 0; c0 < n; c0 += BLOCK) {
+        const int64_t nc = n - c0 < BLOCK ? n - c0 : BLOCK;
+        for (int64_t i = 0; i < nc; i++) {
+            const double *row = r->H + r->perm[c0 + i] * n;
+            for (int64_t j = 0; j < n; j++)
+                s->e[i * n + j] = (float)row[j];
+            for (int64_t j = 0; j < nc; j++)
+                s->h[i * BLOCK + j] = s->e[i * n + r->perm[c0 + j]];
+        }
+        for (int64_t k = 0; k < panels; k++)
+            if (!s->at_rest[k])
+                s->any[k] |= refine_block(r, s, s->g + k * panel, s->codes + k * panel,
+                                          &s->lanes[k], c0, nc);
+    }
+    for (int64_t k = 0; k < panels; k++) {
+        s->at_rest[k] = !s->any[k];
+        moves |= s->any[k];
+    }
+    return moves;
+}
+
+static void refine_item(void *ctx, int64_t item, int worker)
+{
+    const struct refining *r = ctx;
+    const struct fg_gptq_job *job = r->job;
+    const struct scratch s = split(r, worker);
+    const int64_t first = item * job->panels, left = fg_gptq_panels(job) - first,
+                  n = left < job->panels ? left : job->panels, panel = job->cols * FG_LANES;
+    for (int64_t k = 0; k < n; k++) {
+        fg_lanes_start(&s.lanes[k], job, first + k, true);
+        fg_lanes_load(s.e + k * panel, job, &s.lanes[k], NULL);
+        fg_lanes_load_codes(s.codes + k * panel, job, &s.lanes[k], s.row);
+        subtract_codes(job, s.e + k * panel, s.codes + k * panel, &s.lanes[k]);
+        s.at_rest[k] = false;
+    }
+    start_g(r, &s, n);
+    for (int i = 0; i < r->sweeps && sweep(r, &s, n); i++)
+        ;
+    r->moved[item] = 0;
+    for (int64_t k = 0; k < n; k++) {
+        int64_t differ;
+        fg_lanes_store_codes(&differ, s.codes + k * panel, job, &s.lanes[k], s.row);
+        r->moved[item] += differ;
+    }
+}
+
+int fg_gptq_refine(const struct fg_gptq_job *job, int64_t *moved, const struct fg_hessian *h,
+                   const int32_t *perm, int sweeps, struct fg_error *err)
+{
+    struct refining r = {.job = job, .H = h->H, .perm = perm, .sweeps = sweeps};
+    const int64_t items = fg_gptq_items(job);
+    r.scratch_bytes = scratch_bytes(job);
+    const uint64_t bytes = (uint64_t)(r.scratch_bytes * fg_job_threads(job->fit->pool));
+    r.scratch = fg_alloc_aligned(bytes);
+    r.moved = calloc((size_t)items, sizeof *r.moved);
+    int rc = 0;
+    if (!r.scratch || !r.moved) {
+        rc = fg_fail_memory(err, "refinement", bytes);
+    } else {
+        openblas_set_num_threads(1);
+        fg_job_run(job->fit->pool, items, refine_item, &r);
+        *moved = 0;
+        for (int64_t i = 0; i < items; i++)
+            *moved += r.moved[i];
+    }
+    free(r.scratch);
+    free(r.moved);
+    return rc;
+}
