@@ -129,6 +129,9 @@ FORGE_API int forge_detokenize(const struct forge_engine *e, const int32_t *ids,
 // FG_ERESOURCE.
 FORGE_API int forge_tokenizer_digest(const struct forge_engine *e, char hex[65],
                                      struct fg_error *err);
+// The tokens that end a reply, ascending; *ids is the engine's. Returns their number, 0 without a
+// tokenizer.
+FORGE_API size_t forge_stop_ids(const struct forge_engine *e, const int32_t **ids);
 
 // A conversation as prompt text. `json` holds either an array of messages or an object {"messages",
 // "tools", "chat_template_kwargs"}. kwargs_json (NULL: none) is an object whose keys win over

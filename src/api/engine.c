@@ -456,6 +456,12 @@ int forge_tokenizer_digest(const struct forge_engine *e, char hex[65], struct fg
     return !e->tok || fg_tokenizer_digest(e->tok, hex) ? 0 : fg_fail_memory(err, "tokenizer", 0);
 }
 
+size_t forge_stop_ids(const struct forge_engine *e, const int32_t **ids)
+{
+    *ids = NULL;
+    return e->tok ? fg_tokenizer_stop_ids(e->tok, ids) : 0;
+}
+
 int forge_tokenize(const struct forge_engine *e, const char *text, size_t n_bytes, bool special,
                    int32_t **ids, size_t *n, struct fg_error *err)
 {

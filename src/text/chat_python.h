@@ -1,5 +1,5 @@
 // text/chat_python.h: what the templates borrow from Python: str.strip, json.dumps, str() and truth
-// (specs/model.md, 13.3). Internal to chat_*.c and its tests.
+// (specs/model.md, 13.3). Internal to chat_*.c and its tests, but for fg_chat_json.
 #ifndef FG_TEXT_CHAT_PYTHON_H
 #define FG_TEXT_CHAT_PYTHON_H
 #include "base/buf.h"

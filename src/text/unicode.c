@@ -90,6 +90,11 @@ bool fg_is_word(uint32_t c)
     }
 }
 
+uint32_t fg_lower(uint32_t c)
+{
+    return (uint32_t)utf8proc_tolower((utf8proc_int32_t)c);
+}
+
 // Characters that take part in normalization but were assigned after Unicode 9: combining marks,
 // and composites with their parts' last member. They are starters that compose with nothing here.
 // Found by comparing the HF library's NFC with Unicode 18 over all marks and all composites

@@ -36,8 +36,9 @@ size_t fg_ascii_prefix(const char *s, size_t n);
 // returns false when all of it is valid.
 bool fg_utf8_repair(struct fg_buf *out, const char *s, size_t n);
 
-bool fg_is_space(uint32_t c); // Unicode White_Space
-bool fg_is_word(uint32_t c);  // \w of UTS 18: alphabetic, mark, decimal digit, connector, joiner
+bool fg_is_space(uint32_t c);  // Unicode White_Space
+bool fg_is_word(uint32_t c);   // \w of UTS 18: alphabetic, mark, decimal digit, connector, joiner
+uint32_t fg_lower(uint32_t c); // simple lower-case mapping; c itself where there is none
 
 // NFC of s[0, n), valid UTF-8. Appends it to *out and returns true when it differs from s or may
 // differ; appends nothing and returns false when s is known to be its own NFC. Linear up to the

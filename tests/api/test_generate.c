@@ -134,6 +134,20 @@ static void text_is_the_same_however_it_is_made(void **state)
     forge_engine_close(e);
 }
 
+static void says_what_ends_a_reply(void **state)
+{
+    (void)state;
+    struct forge_engine *e = engine("chat-tiny", false), *bare = engine("chat-tiny", true);
+    const int32_t *ids;
+    assert_int_equal(forge_stop_ids(e, &ids), 2);
+    assert_int_equal(ids[0], 268);
+    assert_int_equal(ids[1], 270);
+    assert_int_equal(forge_stop_ids(bare, &ids), 0);
+    assert_null(ids);
+    forge_engine_close(bare);
+    forge_engine_close(e);
+}
+
 static void stop_strings_end_the_text(void **state)
 {
     (void)state;
@@ -309,6 +323,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_is_the_same_however_it_is_made),
+        cmocka_unit_test(says_what_ends_a_reply),
         cmocka_unit_test(stop_strings_end_the_text),
         cmocka_unit_test(limits_and_cancelling),
         cmocka_unit_test(templates_take_requests_and_arguments),

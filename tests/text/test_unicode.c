@@ -147,6 +147,8 @@ static void classes(void **state)
     assert_true(fg_is_word('_') && fg_is_word('9') && fg_is_word(0xE9) && fg_is_word(0x301));
     assert_true(fg_is_word(0x4E2D) && fg_is_word(0x24B6) && fg_is_word(0x200D));
     assert_false(fg_is_word('-') || fg_is_word(' ') || fg_is_word(0xB2) || fg_is_word(0x3002));
+    assert_true(fg_lower('A') == 'a' && fg_lower('a') == 'a' && fg_lower('1') == '1');
+    assert_true(fg_lower(0x416) == 0x436 && fg_lower(0x3A3) == 0x3C3 && fg_lower(0x4E2D) == 0x4E2D);
     assert_int_equal(fg_ascii_prefix("12345678\xC3\xA9", 10), 8);
     assert_int_equal(fg_ascii_prefix("123456\xC3\xA9", 8), 6);
     assert_int_equal(fg_ascii_prefix("abc", 3), 3);
