@@ -95,8 +95,33 @@ refused 2 "$TMP/none/report" ppl -m "$model" --text "$TMP/text" --window 500 --r
 
 "$FORGE" eval niah -m "$model" --lengths 1K,2K --depths 0,100 --trials 2 --reply 8 -q --report "$TMP/report" > "$TMP/out" ||
     fail "niah"
-[ "$(grep -c '^ *[0-9]*% *0/0/2 ' "$TMP/out")" = 2 ] || fail "table: $(cat "$TMP/out")"
+[ "$(grep -c '^ *[0-9]*% *0/0/0/2 ' "$TMP/out")" = 2 ] || fail "table: $(cat "$TMP/out")"
 [ "$(grep -o '"answer_tokens"' "$TMP/report" | wc -l)" = 8 ] || fail "cases in the report"
+grep -q 'not a RULER score' "$TMP/out" || fail "no word on RULER: $(cat "$TMP/out")"
+grep -q '"note": *"[^"]*not a RULER score' "$TMP/report" || fail "no word on RULER in the report"
+grep -q '"files_sha256": *"[0-9a-f]\{64\}"' "$TMP/report" || fail "no digest of the model"
+[ "$(grep -o '"prompt_sha256": *"[0-9a-f]\{64\}"' "$TMP/report" | sort -u | wc -l)" = 8 ] || fail "digests of the prompts"
+[ "$(first "$TMP/report" text)" = null ] || fail "a text in the report"
+# Six codes in a text: one case per length and trial, half the text before the middle ones.
+"$FORGE" eval niah -m "$model" --multi 6 --text "$TMP/text" --lengths 2K,3K --trials 2 --reply 8 -q --report "$TMP/report" > "$TMP/out" ||
+    fail "niah --multi --text"
+[ "$(grep -c '^ *spread  *0/12 0/2 .* 0/12 0/2 ' "$TMP/out")" = 1 ] || fail "table: $(cat "$TMP/out")"
+[ "$(grep -o '"answer_tokens"' "$TMP/report" | wc -l)" = 4 ] || fail "cases with several codes"
+[ "$(grep -o '"code": *"[0-9]\{7\}"' "$TMP/report" | wc -l)" = 24 ] || fail "codes in the report"
+grep -q '"text_tokens_sha256": *"[0-9a-f]\{64\}"' "$TMP/report" || fail "no digest of the text"
+[ "$(first "$TMP/report" codes)" = 6 ] || fail "number of codes"
+# Of a reply that is not limited: 64 tokens, more for many codes.
+for with in '64 --depths 50' '64 --multi 2' '144 --multi 6' '9 --multi 6 --reply 9'; do
+    # shellcheck disable=SC2086 # options
+    "$FORGE" eval niah -m "$model" --lengths 1500 --trials 1 -q --json ${with#* } > "$TMP/json" || fail "niah $with"
+    [ "$(first "$TMP/json" reply_max)" = "${with%% *}" ] || fail "longest reply of $with: $(first "$TMP/json" reply_max)"
+done
+# Lengths that are not given: those of the list that the context holds, else the context.
+for with in '1300:1300' '8K:8192' '20000:8192 16384'; do
+    "$FORGE" eval niah -m "$model" --ctx "${with%%:*}" --depths 50 --trials 1 --reply 1 -q --json > "$TMP/json" || fail "niah --ctx $with"
+    got=$(sed 's/"cases": *\[.*//' "$TMP/json" | grep -o '"length": *[0-9]*' | sed 's/.*[: ]//' | tr '\n' ' ')
+    [ "$got" = "${with#*:} " ] || fail "usual lengths of $with: $got"
+done
 # The same bits in every context and for every number of threads.
 for with in '' '--ctx 3000' '--ctx 64K' '--threads 2'; do
     # shellcheck disable=SC2086 # options
@@ -115,6 +140,14 @@ refused 2 'lengths' niah -m "$model" --lengths 4K,x
 refused 2 'length: expected at least' niah -m "$model" --lengths 100
 refused 2 'length: expected at most 2000' niah -m "$model" --lengths 4000 --ctx 2000
 refused 2 'trials' niah -m "$model" --trials 0
+refused 2 'multi' niah -m "$model" --multi 1
+refused 2 'multi' niah -m "$model" --multi 17
+refused 2 'depths: expected none with --multi' niah -m "$model" --multi 6 --depths 50
+refused 2 "file $TMP/text, field text: expected at least [0-9]* tokens for length 16384, found [0-9]*\$" \
+    niah -m "$model" --lengths 1K,16K --text "$TMP/text"
+refused 2 "$TMP/none" niah -m "$model" --text "$TMP/none"
+refused 2 'byte 3' niah -m "$model" --text "$TMP/latin1"
+refused 2 'tokens for length 1024, found 0' niah -m "$model" --lengths 1K --text "$TMP/empty"
 refused 2 'tokenizer' niah -m "$bare" --lengths 512
 
 # ---- a signal: 130, whatever it came upon. It is caught before the text is read.
