@@ -327,15 +327,37 @@ static int take_short(struct walk *w, int argc, const char *const *argv, int *i)
     return 0;
 }
 
+// A subcommand of a command that runs itself takes the place of its options.
+static int drop_tables(struct walk *w, const struct fg_command *c, const char *sub)
+{
+    struct fg_args *args = w->args;
+    int n = 0;
+    for (int t = 0; c->opts && c->opts[t]; t++) {
+        for (const struct fg_opt *o = c->opts[t]; o->name; o++)
+            n++;
+    }
+    for (int i = args->n_slots - n; i < args->n_slots; i++) {
+        if (args->slots[i].source != FG_OPT_LINE) continue;
+        char field[48], expected[64];
+        snprintf(field, sizeof field, "--%s", args->slots[i].opt->name);
+        snprintf(expected, sizeof expected, "no option of %s before %s", c->name, sub);
+        return fg_fail(w->err, FG_EINPUT, "option", NULL, field, expected, "one");
+    }
+    args->n_slots -= n;
+    return 0;
+}
+
 static int take_positional(struct walk *w, const char *arg)
 {
     struct fg_args *args = w->args;
     const struct fg_command *c = fg_args_command(args);
-    if (c->subs) {
+    if (c->subs && args->n_rest == 0) {
         for (int i = 0; c->subs[i]; i++) {
-            if (strcmp(c->subs[i]->name, arg) == 0) return add_tables(w, c->subs[i]);
+            if (strcmp(c->subs[i]->name, arg) != 0) continue;
+            int rc = c->run ? drop_tables(w, c, arg) : 0;
+            return rc ? rc : add_tables(w, c->subs[i]);
         }
-        return fail_unknown_command(w, c, arg);
+        if (!c->run || c->args_max == 0) return fail_unknown_command(w, c, arg);
     }
     if (args->n_rest >= c->args_max) {
         char found[80];
@@ -380,7 +402,7 @@ static int complete(struct walk *w, fg_env_fn env)
         }
     }
     const struct fg_command *c = fg_args_command(args);
-    if (!c->subs && args->n_rest < c->args_min)
+    if ((!c->subs || c->run) && args->n_rest < c->args_min)
         return fg_fail(w->err, FG_EINPUT, "arguments", NULL, NULL, c->args, "nothing");
     return 0;
 }

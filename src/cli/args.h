@@ -52,14 +52,16 @@ struct fg_command {
     int args_min, args_max; // positional arguments
     const struct fg_opt *const
         *opts; // tables, NULL at the end; each table ends with a zeroed entry
-    const struct fg_command *const *subs; // subcommands, NULL at the end; NULL: none
-    const char *const *examples;          // NULL at the end; NULL: none
+    // Subcommands, NULL at the end; NULL: none. One that is not named where there is a `run` leaves
+    // the line to this command; one that is has its own options alone.
+    const struct fg_command *const *subs;
+    const char *const *examples; // NULL at the end; NULL: none
     // Returns the exit code. With err->code set, main.c prints the error; else the command has said
     // all there is to say.
     int (*run)(struct fg_cli *cli, struct fg_error *err);
 };
 
-#define FG_COMMAND_DEPTH_MAX 3 // forge, eval, logits
+#define FG_COMMAND_DEPTH_MAX 4 // forge, eval, kl, compare
 
 enum fg_opt_source { FG_OPT_UNSET, FG_OPT_DEFAULT, FG_OPT_ENV, FG_OPT_LINE };
 

@@ -7,7 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-extern const struct fg_command fg_cmd_eval_logits, fg_cmd_eval_ppl, fg_cmd_eval_niah;
+extern const struct fg_command fg_cmd_eval_logits, fg_cmd_eval_ppl, fg_cmd_eval_niah,
+    fg_cmd_eval_kl, fg_cmd_eval_kl_compare;
 extern const struct fg_opt fg_opts_eval_report[]; // --report
 
 // Token ids as --tokens gives them: a list on the line, which is digits, commas and blanks, or a

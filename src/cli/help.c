@@ -117,8 +117,9 @@ void fg_help_print(FILE *out, const struct fg_args *args)
     fg_args_name(args, name, sizeof name);
     fprintf(out, "%s: %s\n\nusage: %s", name, c->summary, name);
     if (args->depth == 1) fprintf(out, " [GLOBAL]");
-    fprintf(out, c->subs ? " COMMAND [OPTIONS] [ARGS]\n" : " [OPTIONS]");
-    if (!c->subs) fprintf(out, "%s%s\n", c->args[0] ? " " : "", c->args);
+    bool runs = !c->subs || c->run;
+    fprintf(out, runs ? " [OPTIONS]" : " COMMAND [OPTIONS] [ARGS]\n");
+    if (runs) fprintf(out, "%s%s\n", c->args[0] ? " " : "", c->args);
     if (c->about) {
         fprintf(out, "\n");
         print_wrapped(out, c->about, 0, 0);

@@ -1,0 +1,91 @@
+#include "eval/model_size.h"
+#include "base/json.h"
+#include "bundle/source.h"
+#include "eval/tensors.h"
+#include "format/build.h"
+#include "quant/export.h"
+#include <stdio.h>
+#include <string.h>
+
+static uint64_t bytes_of(enum fg_st_dtype dtype, int64_t rows, int64_t cols)
+{
+    return (uint64_t)rows * (uint64_t)cols * fg_st_dtype_bytes(dtype);
+}
+
+// The plan as the export has it: a name, or an object with one.
+static void plan_name(struct fg_model_size *s, const char *plan)
+{
+    struct fg_json doc;
+    const char *name = plan;
+    if (!plan) return;
+    bool object = plan[0] == '{' && fg_json_parse(&doc, plan, strlen(plan), "plan", NULL) == 0;
+    if (object && fg_json_str(&doc, doc.root, "", "name", "", &name, NULL, NULL)) name = "";
+    if (object || plan[0] != '{') fg_escape(s->plan, sizeof s->plan, name, strlen(name));
+    if (object) fg_json_close(&doc);
+}
+
+static void add_set(struct fg_model_size *s, const struct fg_qset *set)
+{
+    for (uint64_t i = 0; i < set->n_mats; i++) {
+        const struct fg_qmat *m = &set->mats[i].m;
+        uint64_t bytes = 0;
+        fg_qformat_bytes(m->format, (uint64_t)m->rows, (uint64_t)m->cols, &bytes);
+        s->weights += bytes;
+        s->factors += (uint64_t)m->rank * (uint64_t)(m->rows + m->cols) * 2;
+    }
+    for (uint64_t i = 0; i < set->n_small; i++)
+        s->small += set->small[i].bytes;
+}
+
+static int of_source(struct fg_model_size *s, const char *path, struct fg_pool *pool,
+                     struct fg_error *err)
+{
+    struct fg_source *source;
+    const struct fg_source_options o = {.pool = pool};
+    int rc = fg_source_open(&source, path, &o, err);
+    if (rc) return rc;
+    const struct fg_export *e = fg_source_export(source);
+    const struct fg_build *b = fg_source_build(source);
+    add_set(s, fg_source_set(source));
+    if (e) {
+        const struct fg_export_embedding *t = fg_export_embedding(e);
+        if (t->data) s->embed = bytes_of(t->dtype, t->vocab, t->hidden);
+        plan_name(s, fg_export_facts(e)->plan);
+    } else if (b) {
+        const struct fg_build_embedding *t = fg_build_embedding(b);
+        s->embed = bytes_of(FG_ST_F16, t->vocab, t->hidden);
+    }
+    fg_source_close(source);
+    return 0;
+}
+
+static bool ends_with(const char *name, const char *end)
+{
+    size_t n = strlen(name), m = strlen(end);
+    return n >= m && strcmp(name + n - m, end) == 0;
+}
+
+static int of_tensors(struct fg_model_size *s, const char *path, struct fg_error *err)
+{
+    struct fg_tensors *t;
+    int rc = fg_tensors_open(&t, path, err);
+    if (rc) return rc;
+    for (uint64_t i = 0; i < fg_tensors_count(t); i++) {
+        struct fg_tensor_view v = fg_tensors_at(t, i);
+        bool embed =
+            strcmp(v.name, "token_embd.weight") == 0 || ends_with(v.name, "embed_tokens.weight");
+        *(embed ? &s->embed : &s->weights) += v.bytes;
+    }
+    fg_tensors_close(t);
+    return 0;
+}
+
+int fg_model_size(struct fg_model_size *out, const char *path, struct fg_pool *pool,
+                  struct fg_error *err)
+{
+    *out = (struct fg_model_size){0};
+    int rc = fg_source_kind(path) == FG_SOURCE_NONE ? of_tensors(out, path, err)
+                                                    : of_source(out, path, pool, err);
+    out->total = out->weights + out->factors + out->embed + out->small;
+    return rc;
+}
