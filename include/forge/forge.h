@@ -49,6 +49,7 @@ struct forge_engine_options {
                        // packages; required
     const char *model_dir; // for exports without config, embedding and small tensors: a checkpoint
                            // that has them; NULL: none
+    bool fill;             // matrices that the export lacks are model_dir's, unquantized
     // Where builds of packages are kept compiled for this machine. A build of more than 64 MiB that
     // is not compiled yet is compiled first, with lines to `compile_line`. NULL: packed in memory.
     const char *state_dir;

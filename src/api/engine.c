@@ -334,6 +334,7 @@ int forge_engine_open(struct forge_engine **out, const struct forge_engine_optio
     const struct fg_tile_source tiles = {.find = find_tiles, .ctx = e->compiled};
     const struct fg_model_options model = {.strict = o->strict,
                                            .model_dir = o->model_dir,
+                                           .fill = o->fill,
                                            .tiles = e->compiled ? &tiles : NULL,
                                            .pool = e->pool,
                                            .log = &e->log};

@@ -248,8 +248,8 @@ static int open_files(struct fg_model *m, const struct fg_model_options *o, stru
 {
     bool gguf = false;
     if (fg_packaged_is(m->path)) {
-        int rc = fg_packaged_open(&m->packaged, &m->config, m->path, o->model_dir, o->tiles,
-                                  o->pool, o->log, &m->arena, err);
+        int rc = fg_packaged_open(&m->packaged, &m->config, m->path, o->model_dir, o->fill,
+                                  o->tiles, o->pool, o->log, &m->arena, err);
         if (rc) return rc;
         *src = *fg_packaged_source(m->packaged);
         m->text_dir = fg_packaged_text_dir(m->packaged);

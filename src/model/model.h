@@ -30,6 +30,7 @@ struct fg_model {
 struct fg_model_options {
     bool strict;                        // tensors that the architecture does not have are an error
     const char *model_dir;              // for exports without small tensors; NULL: none
+    bool fill;                          // matrices that an export lacks are model_dir's
     const struct fg_tile_source *tiles; // of a compiled build; NULL: packed in memory
     struct fg_pool *pool;               // for work at opening; NULL: the caller alone
     const struct fg_log *log;           // used during the call only; may be NULL

@@ -269,11 +269,11 @@ static int open_build(struct fg_packaged *p, struct fg_config *cfg, const char *
 
 // The config says what the export must hold, and the export where its config is.
 static int open_export(struct fg_packaged *p, struct fg_config *cfg, const char *path,
-                       const char *model_dir, struct fg_pool *pool, const struct fg_log *log,
-                       struct fg_arena *arena, struct fg_error *err)
+                       const char *model_dir, bool fill, struct fg_pool *pool,
+                       const struct fg_log *log, struct fg_arena *arena, struct fg_error *err)
 {
     struct fg_export_need *needs;
-    struct fg_export_options o = {.model_dir = model_dir, .pool = pool, .log = log};
+    struct fg_export_options o = {.model_dir = model_dir, .fill = fill, .pool = pool, .log = log};
     char *config = fg_path_join(path, "config.json");
     bool own = config && fg_file_exists(config);
     if (!own && model_dir) {
@@ -295,7 +295,7 @@ static int open_export(struct fg_packaged *p, struct fg_config *cfg, const char 
 }
 
 int fg_packaged_open(struct fg_packaged **out, struct fg_config *cfg, const char *path,
-                     const char *model_dir, const struct fg_tile_source *tiles,
+                     const char *model_dir, bool fill, const struct fg_tile_source *tiles,
                      struct fg_pool *pool, const struct fg_log *log, struct fg_arena *arena,
                      struct fg_error *err)
 {
@@ -303,7 +303,7 @@ int fg_packaged_open(struct fg_packaged **out, struct fg_config *cfg, const char
     struct fg_packaged *p = calloc(1, sizeof *p);
     if (!p) return fg_fail_memory(err, "model", sizeof *p);
     int rc = fg_build_is(path) ? open_build(p, cfg, path, arena, err)
-                               : open_export(p, cfg, path, model_dir, pool, log, arena, err);
+                               : open_export(p, cfg, path, model_dir, fill, pool, log, arena, err);
     if (rc == 0 && !tiles) rc = check_memory(p, err);
     if (rc == 0) {
         p->packed = fg_arena_alloc(arena, p->set->n_mats, sizeof *p->packed);

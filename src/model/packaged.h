@@ -21,11 +21,11 @@ struct fg_tile_source {
 bool fg_packaged_is(const char *path);
 
 // Opens the files at `path` and parses their config into *cfg (its arrays in `arena`). model_dir:
-// where an export's small tensors, embedding and config are if it has none; NULL: nowhere. tiles
-// NULL: every matrix is packed into memory of `arena`. Errors: FG_EINPUT, FG_EINTEGRITY,
-// FG_EUNSUPPORTED, FG_ERESOURCE; *out is then NULL.
+// where an export's small tensors, embedding and config are if it has none; NULL: nowhere. fill:
+// its matrices too, where the export lacks them. tiles NULL: every matrix is packed into memory of
+// `arena`. Errors: FG_EINPUT, FG_EINTEGRITY, FG_EUNSUPPORTED, FG_ERESOURCE; *out is then NULL.
 int fg_packaged_open(struct fg_packaged **out, struct fg_config *cfg, const char *path,
-                     const char *model_dir, const struct fg_tile_source *tiles,
+                     const char *model_dir, bool fill, const struct fg_tile_source *tiles,
                      struct fg_pool *pool, const struct fg_log *log, struct fg_arena *arena,
                      struct fg_error *err);
 void fg_packaged_close(struct fg_packaged *p); // NULL is fine

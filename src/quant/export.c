@@ -162,7 +162,8 @@ static void read_part(struct fg_export_load *l, const char *name, enum fg_export
         l->rc = fg_fail_memory(l->err, FG_EXPORT_WHAT, strlen(name));
         return;
     }
-    if (!l->o->allow_missing || fg_path_taken(path)) fg_export_read_file(l, path, part, layer);
+    const bool optional = l->o->allow_missing || l->o->fill;
+    if (!optional || fg_path_taken(path)) fg_export_read_file(l, path, part, layer);
     free(path);
 }
 

@@ -39,7 +39,9 @@ struct fg_export_options {
     // alone); without, it is only checked to agree with itself.
     const struct fg_export_need *needs;
     uint64_t n_needs;
-    bool allow_missing;               // needs that are nowhere are left out: for inspection
+    bool allow_missing; // needs that are nowhere are left out: for inspection
+    bool fill; // matrices that the export does not have are model_dir's, as they are there; with
+               // needs. A tied head is the embedding
     const struct fg_kernels *kernels; // rotates imported factors; NULL: the best level
     struct fg_pool *pool;             // NULL: one thread
     const struct fg_log *log;

@@ -274,7 +274,8 @@ void fg_export_read_file(struct fg_export_load *l, const char *path, enum fg_exp
     for (size_t k = 0; k < FG_COUNT(keys) && !l->rc; k++) {
         if (keys[k].family != family) continue;
         const char *key = key_in_file(f, &keys[k]);
-        if ((keys[k].optional || l->o->allow_missing) && !has_matrix(f, key)) continue;
+        const bool optional = keys[k].optional || l->o->allow_missing || l->o->fill;
+        if (optional && !has_matrix(f, key)) continue;
         if (part == FG_PART_HEAD)
             snprintf(name, sizeof name, "%s", keys[k].name);
         else

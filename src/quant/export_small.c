@@ -51,13 +51,17 @@ static double element(const struct fg_st_tensor *t, uint64_t i)
     return (double)(t->dtype == FG_ST_F16 ? fg_f16_to_f32(h) : fg_bf16_to_f32(h));
 }
 
+static bool is_float(struct fg_export_load *l, const struct fg_st_tensor *t)
+{
+    if (t->dtype == FG_ST_F32 || t->dtype == FG_ST_F16 || t->dtype == FG_ST_BF16) return true;
+    fg_export_refuse(l, t->file, t->name, "F32, F16 or BF16", "%s", fg_st_dtype_name(t->dtype));
+    return false;
+}
+
 // F32, F16 or BF16, and every element finite.
 static bool is_sound(struct fg_export_load *l, const struct fg_st_tensor *t)
 {
-    if (t->dtype != FG_ST_F32 && t->dtype != FG_ST_F16 && t->dtype != FG_ST_BF16) {
-        fg_export_refuse(l, t->file, t->name, "F32, F16 or BF16", "%s", fg_st_dtype_name(t->dtype));
-        return false;
-    }
+    if (!is_float(l, t)) return false;
     const uint64_t n = t->bytes / fg_st_dtype_bytes(t->dtype);
     for (uint64_t i = 0; i < n; i++) {
         if (isfinite(element(t, i))) continue;
@@ -99,11 +103,13 @@ static void add_small(struct fg_export_load *l, const struct fg_st_tensor *t, co
     if (s.name) e->small[e->n_small++] = s;
 }
 
-// `name` without ".weight".
-static void add_kept(struct fg_export_load *l, const struct fg_st_tensor *t, const char *name)
+// `name` without ".weight". Values of a checkpoint's large matrices are not looked at, as when the
+// checkpoint itself is opened.
+static void add_kept(struct fg_export_load *l, const struct fg_st_tensor *t, const char *name,
+                     bool look)
 {
     struct fg_export *e = l->e;
-    if (!is_sound(l, t)) return;
+    if (!(look ? is_sound(l, t) : is_float(l, t))) return;
     if (t->rank != 2 || t->shape[0] < 1 || t->shape[1] < 1) {
         fg_export_refuse(l, t->file, t->name, "a matrix", "%d dimensions", t->rank);
         return;
@@ -135,15 +141,18 @@ static void read_needs(struct fg_export_load *l, const struct fg_checkpoint *own
     for (uint64_t i = 0; i < l->o->n_needs && !l->rc; i++) {
         const struct fg_export_need *need = &l->o->needs[i];
         snprintf(name, sizeof name, "%s%s", need->name, need->is_mat ? ".weight" : "");
-        bool outside = !need->is_mat;
+        bool small = !need->is_mat;
         for (size_t k = 0; k < FG_COUNT(kept); k++)
-            outside = outside || ends_with(name, kept[k]);
-        if (!outside || (need->is_mat && has_mat(l->e, need->name))) continue;
-        const struct fg_st_tensor *t = find_prefixed(own, name);
+            small = small || ends_with(name, kept[k]);
+        if (!small && !l->o->fill) continue;
+        if (need->is_mat && has_mat(l->e, need->name)) continue;
+        const struct fg_st_tensor *t = small ? find_prefixed(own, name) : NULL;
         if (!t) t = find_prefixed(model, name);
+        if (!t && l->o->fill && strcmp(need->name, "lm_head") == 0)
+            t = find_prefixed(model, "embed_tokens.weight");
         if (!t || !fits(l, t, need)) continue; // a missing one is noticed when the set is whole
         if (need->is_mat)
-            add_kept(l, t, need->name);
+            add_kept(l, t, need->name, small);
         else
             add_small(l, t, need->name);
     }
@@ -170,7 +179,7 @@ static void read_all(struct fg_export_load *l, const struct fg_checkpoint *own)
         }
         char shorter[FG_EXPORT_NAME_MAX];
         snprintf(shorter, sizeof shorter, "%.*s", (int)(strlen(name) - strlen(".weight")), name);
-        if (!has_mat(l->e, shorter)) add_kept(l, t, shorter);
+        if (!has_mat(l->e, shorter)) add_kept(l, t, shorter, true);
     }
 }
 
