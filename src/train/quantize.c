@@ -218,6 +218,7 @@ struct fg_quantize_log fg_quantize_log_empty(void)
 {
     return (struct fg_quantize_log){.weight_snr_db = INFINITY,
                                     .lr_left = 1,
+                                    .err_h = NAN,
                                     .rel_err_h = NAN,
                                     .rel_err_h_rtn = NAN,
                                     .held_snr_db = NAN,
@@ -280,6 +281,7 @@ static int note_options(struct fg_quantize *q, struct fg_error *err)
         add_option(q, "lr-fit", "%s", fits[o->lr_fit]);
         add_option(q, "refine", "%d", o->refine);
         add_option(q, "state-dtype", "%s", o->bf16_state ? "bf16" : "f32");
+        if (o->source_stream) add_option(q, "stream", "source");
     }
     add_option(q, "kmeans-seed", "%" PRIu64, o->kmeans_seed);
     if (o->layer_first >= 0)
@@ -436,6 +438,7 @@ bool fg_quantize_result(const struct fg_quantize *q, uint64_t i, struct fg_quant
     const struct fg_quantize_log *log = &q->log[i];
     *out = (struct fg_quantize_mat){.weight_snr_db = log->weight_snr_db,
                                     .lr_left = log->lr_left,
+                                    .err_h = log->err_h,
                                     .rel_err_h = log->rel_err_h,
                                     .rel_err_h_rtn = log->rel_err_h_rtn,
                                     .held_snr_db = log->held_snr_db,

@@ -45,7 +45,7 @@ enum fg_quantize_method { FG_QUANTIZE_RTN, FG_QUANTIZE_GPTQ };
 struct fg_quantize_options {
     enum fg_quantize_method method;
     const char *model;          // checkpoint directory or GGUF file
-    const char *output;         // new, empty, or of the same job
+    const char *output;         // new, empty, or of the same job; NULL: nothing will be run
     const struct fg_plan *plan; // after the changes that the user asked for
     bool row_weight;            // 3.2
     int lr_iters;               // LoftQ iterations, at least 1 (4.3)
@@ -61,6 +61,9 @@ struct fg_quantize_options {
     bool aw;         // columns weigh diag(H) when tables are fitted (3.2)
     int refine;      // sweeps over the indices after the pass
     bool bf16_state; // the residual is kept in BF16
+    // Every matrix reads what it does in the source, not what quantized ones leave: for measuring
+    // each on its own (5.2).
+    bool source_stream;
     uint64_t kmeans_seed;
     int64_t layer_first, layer_last;  // only these layers, and no head; -1, -1: all and the head
     const char *only;                 // only matrices whose short ("3.gate") or canonical name this
@@ -118,7 +121,8 @@ struct fg_quantize_mat {
     double weight_snr_db; // of Q + A B against W, in the basis of the stored Q; infinite: exact
     double lr_left;       // error with factors / error without, squared norms (GPTQ: of the
                           // outputs); 1 without factors
-    double rel_err_h;     // tr(E H E^T) / tr(W H W^T), H undamped, E = W - Q - A B
+    double err_h;         // tr(E H E^T), H undamped, E = W - Q - A B
+    double rel_err_h;     // that / tr(W H W^T)
     double rel_err_h_rtn; // of rounding to nearest with the same table, without factors
     double held_snr_db;   // of outputs on held-out rows
     double damp;

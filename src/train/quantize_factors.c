@@ -132,6 +132,7 @@ static int fit_factors(struct loftq *l, struct fg_quantize_result *now, double *
         without_factors(l, l->T, now);
         *error = fg_hessian_error(H, l->T, m->rows, NULL, q->o.pool);
         now->log.lr_left = before > 0 ? *error / before : 1;
+        now->log.err_h = *error;
         now->log.rel_err_h = *error / l->signal_h;
         now->log.weight_snr_db = fg_fit_snr_db(&(struct fg_fit_error){l->signal, sum_rows(l)});
     } else {

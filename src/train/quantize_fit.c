@@ -87,7 +87,30 @@ static int rotate(struct fg_quantize *q, const struct fg_plan_mat *m, float *W,
     return 0;
 }
 
+int fg_quantize_read(struct fg_quantize *q, const struct fg_plan_mat *m, float **W,
+                     char sha256[FG_SHA256_HEX], struct fg_error *err)
+{
+    const uint64_t n = (uint64_t)m->rows * (uint64_t)m->cols; // the list's sizes were checked
+    *W = fg_alloc_aligned(n * sizeof **W);
+    if (!*W) return fg_fail_memory(err, FG_QUANTIZE_WHAT, n * sizeof **W);
+    int rc = read_matrix(q, m, *W, sha256, err);
+    if (!rc) rc = rotate(q, m, *W, err);
+    if (!rc) return 0;
+    free(*W);
+    *W = NULL;
+    return rc;
+}
+
 // ---- rounding
+
+struct fg_fit_options fg_quantize_fit_options(const struct fg_quantize *q,
+                                              const struct fg_plan_mat *m)
+{
+    struct fg_fit_options fit = fg_fit_defaults(m->name, q->o.kernels, q->o.pool);
+    fit.seed = q->o.kmeans_seed;
+    fit.row_weight = q->o.row_weight;
+    return fit;
+}
 
 int fg_quantize_round(struct fg_fitter *f, const float *T, bool want_rtn, struct fg_fit_result *out,
                       struct fg_gptq_stats *stats, struct fg_error *err)
@@ -109,18 +132,19 @@ static int fit_plain(struct fg_fitter *f, struct fg_quantize_result *out, struct
     if (rc) return rc;
     out->log.weight_snr_db = fg_fit_snr_db(&out->fit.e);
     if (!f->site) return 0;
+    out->log.err_h = stats.error;
     out->log.rel_err_h = stats.error / stats.signal;
     out->log.rel_err_h_rtn = stats.error_rtn / stats.signal;
     return 0;
 }
 
-// The factor of the site's H, made once for all matrices that read it.
-static int factorize(struct fg_quantize *q, const struct fg_plan_mat *m,
-                     const struct fg_walk_site *site, struct fg_error *err)
+int fg_quantize_site(struct fg_quantize *q, const struct fg_plan_mat *m, struct fg_walk_site *site,
+                     struct fg_error *err)
 {
-    if (q->factor.n == m->cols && q->factor_serial == site->serial) return 0;
+    int rc = fg_walk_site(q->walk, m, site, err);
+    if (rc || (q->factor.n == m->cols && q->factor_serial == site->serial)) return rc;
     fg_gptq_factor_free(&q->factor);
-    int rc = fg_gptq_factorize(&q->factor, site->H, q->o.order, q->o.damp, m->name, q->o.pool, err);
+    rc = fg_gptq_factorize(&q->factor, site->H, q->o.order, q->o.damp, m->name, q->o.pool, err);
     q->factor_serial = rc ? -1 : site->serial;
     if (!rc && q->factor.damp != q->o.damp)
         fg_log_warn(q->o.log, "%s: H could be factored with a damping of %g only", m->name,
@@ -150,23 +174,16 @@ int fg_quantize_fit(struct fg_quantize *q, const struct fg_plan_mat *m,
 {
     struct fg_fitter f = {.q = q, .m = m};
     struct fg_walk_site site;
-    uint64_t n = (uint64_t)m->rows * (uint64_t)m->cols; // the list's sizes were checked
-    *out = (struct fg_quantize_result){.log = fg_quantize_log_empty()};
-    f.fit = fg_fit_defaults(m->name, q->o.kernels, q->o.pool);
-    f.fit.seed = q->o.kmeans_seed;
-    f.fit.row_weight = q->o.row_weight;
+    float *W = NULL;
     int rc = 0;
+    *out = (struct fg_quantize_result){.log = fg_quantize_log_empty()};
+    f.fit = fg_quantize_fit_options(q, m);
     if (q->walk && !fg_qformat_is_kept(m->format)) {
-        rc = fg_walk_site(q->walk, m, &site, err);
-        if (!rc) rc = factorize(q, m, &site, err);
+        rc = fg_quantize_site(q, m, &site, err);
         f.site = &site;
     }
-    if (rc) return rc;
-    float *W = fg_alloc_aligned(n * sizeof *W);
-    if (!W) return fg_fail_memory(err, FG_QUANTIZE_WHAT, n * sizeof *W);
+    if (!rc) rc = fg_quantize_read(q, m, &W, out->log.source_sha256, err);
     f.W = W;
-    rc = read_matrix(q, m, W, out->log.source_sha256, err);
-    if (!rc) rc = rotate(q, m, W, err);
     if (!rc) rc = fg_quantize_tick(q, NULL, err);
     if (!rc) rc = m->rank > 0 ? fg_quantize_factors(&f, out, err) : fit_plain(&f, out, err);
     if (!rc && f.site) {

@@ -39,7 +39,7 @@ struct fg_quantize_log {
     bool done;
     double weight_snr_db; // of Q + A B against W
     double lr_left;       // error with factors / error without; 1 without factors
-    double rel_err_h, rel_err_h_rtn, held_snr_db, damp; // GPTQ
+    double err_h, rel_err_h, rel_err_h_rtn, held_snr_db, damp; // GPTQ
     double seconds;
     char source_sha256[FG_SHA256_HEX];
 };
@@ -109,6 +109,14 @@ struct fg_fitter {
 // quantize_fit.c: matrix m of the plan, from the source to its arrays.
 int fg_quantize_fit(struct fg_quantize *q, const struct fg_plan_mat *m,
                     struct fg_quantize_result *out, struct fg_error *err);
+// Its pieces: the weights, malloc'd, rotated; what the matrix reads, with the job's factor of its
+// H, which matrices of one input share; options of its fit.
+int fg_quantize_read(struct fg_quantize *q, const struct fg_plan_mat *m, float **W,
+                     char sha256[FG_SHA256_HEX], struct fg_error *err);
+int fg_quantize_site(struct fg_quantize *q, const struct fg_plan_mat *m, struct fg_walk_site *site,
+                     struct fg_error *err);
+struct fg_fit_options fg_quantize_fit_options(const struct fg_quantize *q,
+                                              const struct fg_plan_mat *m);
 // Memory that fitting takes at its peak, without the result's own.
 uint64_t fg_quantize_fit_bytes(const struct fg_plan_mat *m, bool gptq);
 // T in the matrix's format by the job's method; stats of GPTQ alone.

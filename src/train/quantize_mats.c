@@ -15,7 +15,7 @@
 
 #define WHAT "quantize state"
 #define SCHEMA "forge.matrix/1"
-#define N_NUMBERS 7
+#define N_NUMBERS 8
 
 int fg_quantize_job_id(const struct fg_quantize *q, char hex[FG_SHA256_HEX], struct fg_error *err)
 {
@@ -76,7 +76,7 @@ static double *number_of(struct fg_quantize_log *log, int i)
 {
     double *const all[N_NUMBERS] = {&log->weight_snr_db, &log->lr_left,     &log->rel_err_h,
                                     &log->rel_err_h_rtn, &log->held_snr_db, &log->damp,
-                                    &log->seconds};
+                                    &log->seconds,       &log->err_h};
     return all[i];
 }
 

@@ -50,6 +50,7 @@ static int replace_json(const struct fg_quantize *q, const char *name, struct fg
 
 static void write_gptq_log(struct fg_jwrite *w, const struct fg_quantize_log *log)
 {
+    fg_jwrite_num(w, "err_h", log->err_h);
     fg_jwrite_num(w, "rel_err_h", log->rel_err_h);
     fg_jwrite_num(w, "rel_err_h_rtn", log->rel_err_h_rtn);
     fg_jwrite_num(w, "held_snr_db", log->held_snr_db);
@@ -158,9 +159,13 @@ static int read_matrix(struct fg_quantize *q, const struct fg_json *doc, struct 
     const struct {
         const char *key;
         double *value;
-    } numbers[] = {{"weight_snr_db", &l.weight_snr_db}, {"lr_left", &l.lr_left},
-                   {"rel_err_h", &l.rel_err_h},         {"rel_err_h_rtn", &l.rel_err_h_rtn},
-                   {"held_snr_db", &l.held_snr_db},     {"damp", &l.damp}};
+    } numbers[] = {{"weight_snr_db", &l.weight_snr_db},
+                   {"lr_left", &l.lr_left},
+                   {"rel_err_h", &l.rel_err_h},
+                   {"rel_err_h_rtn", &l.rel_err_h_rtn},
+                   {"held_snr_db", &l.held_snr_db},
+                   {"damp", &l.damp},
+                   {"err_h", &l.err_h}};
     for (size_t i = 0; i < FG_COUNT(numbers) && !rc; i++)
         rc = fg_json_f64(doc, obj, "matrices.", numbers[i].key, *numbers[i].value, numbers[i].value,
                          NULL, err);
@@ -261,6 +266,8 @@ int fg_quantize_load_state(struct fg_quantize *q, struct fg_error *err)
     char *path = NULL, *done = NULL;
     const char *schema = "";
     forget(q);
+    count_done(q);
+    if (!q->o.output) return 0;
     int rc = with_path(&path, q, PROGRESS, err);
     if (!rc) rc = with_path(&done, q, EXPORT, err);
     if (!rc && !q->o.restart && fg_file_exists(path)) {

@@ -105,7 +105,7 @@ int fg_quantize_walk_past(struct fg_quantize *q, const struct fg_plan_mat *m,
                           const struct fg_quantize_result *r, struct fg_error *err)
 {
     float *W = NULL;
-    if (m->layer < 0) return 0; // nothing reads the head's output
+    if (m->layer < 0 || q->o.source_stream) return 0; // nothing reads the head's output
     int rc = fg_quantize_unpack(q, m, r, &W, err);
     return rc ? rc : fg_walk_replace(q->walk, m, W, err);
 }
