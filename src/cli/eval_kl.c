@@ -5,6 +5,7 @@
 #include "base/thread.h"
 #include "cli/eval.h"
 #include "cli/model_args.h"
+#include "cli/provenance.h"
 #include "eval/klk_summary.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -66,32 +67,6 @@ static int check_options(const struct kl *k, struct fg_error *err)
     if (!teacher && fg_args_given(args, "topk"))
         return fg_fail(err, FG_EINPUT, "option", NULL, "--topk", "--teacher with it", "none");
     return 0;
-}
-
-// The line that began this, for the report.
-static void take_command(struct fg_buf *out)
-{
-    struct fg_buf raw = {0};
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-                                "-_./=,:+@%";
-    if (fg_file_read(&raw, "/proc/self/cmdline", 1u << 20, NULL)) return;
-    for (size_t at = 0; at < raw.len;) {
-        const char *arg = raw.data + at;
-        size_t n = strnlen(arg, raw.len - at);
-        bool quote = n == 0 || strspn(arg, plain) < n;
-        if (at) fg_buf_char(out, ' ');
-        if (quote) fg_buf_char(out, '\'');
-        for (size_t i = 0; i < n; i++) {
-            if (arg[i] == '\'') {
-                fg_buf_str(out, "'\\''");
-            } else {
-                fg_buf_char(out, arg[i]);
-            }
-        }
-        if (quote) fg_buf_char(out, '\'');
-        at += n + 1;
-    }
-    fg_buf_free(&raw);
 }
 
 static int open_side(struct kl *k, const struct setting *s, struct forge_engine **out,
@@ -372,7 +347,7 @@ static int prepare(struct kl *k, struct fg_error *err)
     if (!rc) rc = fg_eval_identify(&k->identity, k->student.model, stop, NULL, err);
     if (!rc && k->reference) rc = fg_eval_identify(&k->ref_identity, k->reference, stop, NULL, err);
     if (!rc) rc = fg_model_size(&k->size, k->student.model, k->pool, err);
-    take_command(&k->command);
+    fg_cli_command_line(&k->command);
     return rc;
 }
 
