@@ -1,61 +1,12 @@
 // cli/plan.c: `forge plan`: what a quantization plan means for a model (specs: quantization 1.4,
 // 5.1).
 #include "base/buf.h"
-#include "base/file.h"
-#include "base/json.h"
 #include "cli/cli.h"
 #include "cli/plan_args.h"
-#include "model/import.h"
 #include "model/plan_shape.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define CONFIG_BYTES_MAX (16u << 20)
-
-// ---- the model's config
-
-static bool is_gguf(const char *path)
-{
-    struct fg_map map;
-    if (!fg_file_exists(path) || fg_map_open(&map, path, NULL)) return false;
-    bool gguf = fg_map_holds(&map, 0, 4) && memcmp(map.data, "GGUF", 4) == 0;
-    fg_map_close(&map);
-    return gguf;
-}
-
-static int config_of_gguf(struct fg_json *doc, const char *path, struct fg_error *err)
-{
-    struct fg_import *imp = NULL;
-    struct fg_buf text = {0};
-    int rc = fg_import_open(&imp, path, err);
-    if (!rc) rc = fg_import_config(imp, NULL, &text, err);
-    if (!rc) rc = fg_json_parse(doc, text.data, text.len, path, err);
-    fg_buf_free(&text);
-    fg_import_close(imp);
-    return rc;
-}
-
-// Of a checkpoint directory, a config.json, or a GGUF.
-static int read_config(struct fg_config *config, const char *path, struct fg_arena *arena,
-                       struct fg_error *err)
-{
-    struct fg_json doc = {0};
-    int rc;
-    if (is_gguf(path)) {
-        rc = config_of_gguf(&doc, path, err);
-    } else if (fg_dir_exists(path)) {
-        char *file = fg_path_join(path, "config.json");
-        rc = file ? fg_json_open(&doc, file, CONFIG_BYTES_MAX, err)
-                  : fg_fail_memory(err, "plan", strlen(path));
-        free(file);
-    } else {
-        rc = fg_json_open(&doc, path, CONFIG_BYTES_MAX, err);
-    }
-    if (!rc) rc = fg_config_parse(config, &doc, arena, err);
-    fg_json_close(&doc);
-    return rc;
-}
 
 // ---- layers of one kind
 
@@ -283,7 +234,7 @@ static int with_model(const struct fg_cli *cli, const struct fg_plan *p, print_f
     struct fg_config config;
     struct fg_plan_list list = {0};
     fg_arena_init(&arena, 0);
-    int rc = read_config(&config, fg_args_text(&cli->args, "model"), &arena, err);
+    int rc = fg_cli_plan_config(&config, fg_args_text(&cli->args, "model"), &arena, err);
     if (!rc) {
         struct fg_plan_shape shape = fg_plan_shape_of(&config);
         rc = fg_plan_resolve(&list, p, &shape, err);
@@ -314,7 +265,7 @@ static int run_show(struct fg_cli *cli, struct fg_error *err)
     if (!rc && fg_args_text(&cli->args, "model")) {
         rc = with_model(cli, p, print_list, err);
     } else if (!rc) {
-        fg_plan_write(p, &w, NULL);
+        fg_plan_write_whole(p, &w, NULL);
         rc = fg_out_json(&w, err);
     }
     fg_plan_free(p);
@@ -343,8 +294,10 @@ static const struct fg_opt show_options[] = {
      .help = MODEL_HELP},
     {0},
 };
-static const struct fg_opt *const size_tables[] = {size_options, fg_opts_plan, NULL};
-static const struct fg_opt *const show_tables[] = {show_options, fg_opts_plan, NULL};
+static const struct fg_opt *const size_tables[] = {size_options, fg_opts_plan, fg_opts_plan_changes,
+                                                   NULL};
+static const struct fg_opt *const show_tables[] = {show_options, fg_opts_plan, fg_opts_plan_changes,
+                                                   NULL};
 static const char *const size_examples[] = {"forge plan size --model model/config.json",
                                             "forge plan size --plan plan.json -m model/ --json",
                                             NULL};
@@ -378,7 +331,7 @@ static const struct fg_command *const subcommands[] = {&cmd_size, &cmd_show, NUL
 const struct fg_command fg_cmd_plan = {
     .name = "plan",
     .group = "Make",
-    .summary = "look at quantization plans",
+    .summary = "look at quantization plans, and make them",
     .args = "",
     .subs = subcommands,
 };

@@ -282,7 +282,8 @@ static const struct fg_opt options[] = {
      .help = "check the inputs, print plan, sizes and memory, write nothing"},
     {0},
 };
-static const struct fg_opt *const tables[] = {options, fg_opts_plan, fg_opts_gptq, NULL};
+static const struct fg_opt *const tables[] = {options, fg_opts_plan, fg_opts_plan_changes,
+                                              fg_opts_gptq, NULL};
 static const char *const examples[] = {
     "forge quantize -m model/ -o export/ --calib rows.safetensors:96 --text notes.txt:32",
     "forge quantize -m model/ -o export/ --method rtn",
