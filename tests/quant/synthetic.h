@@ -20,14 +20,12 @@ static inline float *synthetic_gauss(int64_t n, const char *tag)
 }
 
 // malloc'd [rows][cols], 0.02 times normal numbers times the row's exp(0.3 z).
-static inline float *synthetic_weights(int64_t rows, int64_t cols)
+static inline float *synthetic_weights(int64_t rows, int64_t cols, const char *tag)
 {
-    float *w = synthetic_gauss(rows * cols, "synthetic/weights"),
-          *z = synthetic_gauss(rows, "synthetic/scales");
+    float *w = synthetic_gauss(rows * (cols + 1), tag), *z = w + rows * cols;
     for (int64_t r = 0; r < rows; r++)
         for (int64_t j = 0; j < cols; j++)
             w[r * cols + j] *= (float)(0.02 * exp(0.3 * (double)z[r]));
-    free(z);
     return w;
 }
 
