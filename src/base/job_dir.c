@@ -92,21 +92,29 @@ static int has_content(const char *dir, bool *content, struct fg_error *err)
     return 0;
 }
 
+// The member `key` must be `value`.
+static int expect(const struct fg_job_dir_options *o, const struct fg_json *doc, const char *key,
+                  const char *value, struct fg_error *err)
+{
+    const char *s = "";
+    char found[64];
+    int rc = fg_json_str(doc, doc->root, "", key, "", &s, NULL, err);
+    if (rc || strcmp(s, value) == 0) return rc;
+    fg_escape(found, sizeof found, s, strlen(s));
+    return fg_fail(err, FG_EINPUT, o->what, doc->file, key, value, "%s", found);
+}
+
+// A run of the same kind, whose files restart may drop; with its facts, unless it does.
 static int compare(const struct fg_job_dir_options *o, const char *path, struct fg_error *err)
 {
     struct fg_json doc;
     struct json_object *facts = NULL;
-    const char *schema = "";
     int rc = fg_json_open(&doc, path, JOB_BYTES_MAX, err);
     if (rc) return rc;
-    rc = fg_json_str(&doc, doc.root, "", "schema", "", &schema, NULL, err);
-    if (!rc && strcmp(schema, SCHEMA) != 0) {
-        char found[64];
-        fg_escape(found, sizeof found, schema, strlen(schema));
-        rc = fg_fail(err, FG_EINPUT, o->what, path, "schema", SCHEMA, "%s", found);
-    }
+    rc = expect(o, &doc, "schema", SCHEMA, err);
+    if (!rc) rc = expect(o, &doc, "job", o->what, err);
     if (!rc) rc = fg_json_obj(&doc, doc.root, "", "facts", &facts, err);
-    for (int i = 0; i < o->n && !rc; i++) {
+    for (int i = 0; i < o->n && !rc && !o->restart; i++) {
         const char *was = "";
         rc = fg_json_str(&doc, facts, "facts.", o->facts[i].name, "", &was, NULL, err);
         if (rc || strcmp(was, o->facts[i].value) == 0) continue;
@@ -156,7 +164,7 @@ static int claim(struct fg_job_dir *d, const struct fg_job_dir_options *o, const
     if (!rc) rc = take_lock(d, o, err);
     if (!rc) rc = fg_dir_make(state, err);
     bool there = !rc && fg_file_exists(job);
-    if (there && !o->restart) rc = compare(o, job, err);
+    if (there) rc = compare(o, job, err);
     if (!rc) sweep(o, o->dir);
     if (!rc) sweep(o, state);
     if (!rc && (!there || o->restart)) rc = save(o, job, err);

@@ -15,21 +15,21 @@ struct fg_job_fact {
 };
 
 struct fg_job_dir_options {
-    const char *what; // names the job in errors: "teacher"
+    const char *what; // the kind of job, also in errors: "teacher"
     const char *dir;
     const struct fg_job_fact *facts; // [n]
     int n;
     // Globs of the files in dir and in dir/state that the job writes, NULL at the end: what restart
     // removes, and whose temporary files of killed runs are removed.
     const char *const *owned;
-    bool restart; // drop what an earlier run left
+    bool restart; // drop what an earlier run of the same kind left
 };
 
 struct fg_job_dir; // opaque
 
 // Makes the directory where it is missing, takes the lock, and compares the facts of the run that
-// it holds. Errors: FG_EINPUT (other content), FG_EBUSY, FG_EINTEGRITY (the first fact that
-// differs, with both values), FG_ERESOURCE; *out is then NULL.
+// it holds. Errors: FG_EINPUT (other content, a job of another kind), FG_EBUSY, FG_EINTEGRITY (the
+// first fact that differs, with both values), FG_ERESOURCE; *out is then NULL.
 int fg_job_dir_open(struct fg_job_dir **out, const struct fg_job_dir_options *o,
                     struct fg_error *err);
 void fg_job_dir_close(struct fg_job_dir *d); // lets the lock go; NULL is fine

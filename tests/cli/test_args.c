@@ -50,7 +50,17 @@ static const struct fg_command cmd_run = {
 static const struct fg_command cmd_must = {.name = "must", .args = "", .opts = must_tables};
 static const struct fg_command *const deep_subs[] = {&cmd_run, NULL};
 static const struct fg_command cmd_deep = {.name = "deep", .args = "", .subs = deep_subs};
-static const struct fg_command *const top_subs[] = {&cmd_run, &cmd_must, &cmd_deep, NULL};
+// Runs itself, and has a command of its own.
+static int never(struct fg_cli *cli, struct fg_error *err)
+{
+    (void)cli;
+    (void)err;
+    abort();
+}
+static const struct fg_command cmd_both = {
+    .name = "both", .args = "", .opts = must_tables, .subs = deep_subs, .run = never};
+static const struct fg_command *const top_subs[] = {&cmd_run, &cmd_must, &cmd_deep, &cmd_both,
+                                                    NULL};
 static const struct fg_command top = {
     .name = "prog", .args = "", .opts = top_tables, .subs = top_subs};
 
@@ -275,6 +285,29 @@ static void test_contexts(void **state)
     }
 }
 
+static void test_command_with_both(void **state)
+{
+    (void)state;
+    struct fg_args a;
+    struct fg_error err;
+    assert_int_equal(parse(&a, no_env, &err, "both", "--model", "m", NULL), 0);
+    assert_ptr_equal(fg_args_command(&a), &cmd_both);
+    assert_string_equal(fg_args_text(&a, "model"), "m");
+    fg_args_free(&a);
+    // The command inside has its own options, and none of the outer one's is required.
+    assert_int_equal(parse(&a, no_env, &err, "-v", "both", "run", "x", "--count", "3", NULL), 0);
+    assert_ptr_equal(fg_args_command(&a), &cmd_run);
+    assert_int_equal(fg_args_int(&a, "count"), 3);
+    assert_int_equal(fg_args_int(&a, "verbose"), 1);
+    fg_args_free(&a);
+    REFUSED("option: field --model: expected a model, found nothing", "both");
+    REFUSED("option: field --model: expected no option of both before run, found one", "both",
+            "--model", "m", "run", "x");
+    REFUSED("command: expected a command, found other", "both", "--model", "m", "other");
+    REFUSED("option: field --model: expected an option of this command, found no such option",
+            "both", "run", "x", "--model", "m");
+}
+
 static void test_suggestions(void **state)
 {
     (void)state;
@@ -436,6 +469,7 @@ int main(void)
         cmocka_unit_test(test_environment),
         cmocka_unit_test(test_refused),
         cmocka_unit_test(test_contexts),
+        cmocka_unit_test(test_command_with_both),
         cmocka_unit_test(test_suggestions),
         cmocka_unit_test(test_every_option_documented),
         cmocka_unit_test(test_defaults_and_ranges),
