@@ -115,4 +115,5 @@ def main():
     check_transformers(os.path.abspath(path), folder)
 
 
-main()
+if __name__ == "__main__":
+    main()
