@@ -275,10 +275,14 @@ static int matrix_result(const struct kl *k, const struct fg_klk_summary *s, str
     fg_jwrite_num(&w, "execution_bound", EXECUTION_MAX);
     fg_jwrite_bool(&w, "execution_ok", s[2].all.mean.value < EXECUTION_MAX);
     fg_jwrite_end_object(&w);
-    int rc = w.buf.failed ? fg_fail_memory(err, "report", w.buf.len) : 0;
-    if (!rc) rc = fg_file_replace(path, w.buf.data, w.buf.len, err);
+    fg_buf_char(&w.buf, '\n');
+    int rc = w.buf.failed ? fg_fail_memory(err, "report", w.buf.len)
+                          : fg_file_replace(path, w.buf.data, w.buf.len, err);
+    if (!rc && k->cli->json) {
+        fwrite(w.buf.data, 1, w.buf.len, stdout);
+        rc = fg_out_flush(err);
+    }
     free(path);
-    if (!rc && k->cli->json) return fg_out_json(&w, err);
     fg_jwrite_free(&w);
     return rc;
 }
