@@ -326,7 +326,8 @@ static const struct fg_command cmd_show = {
     .examples = show_examples,
     .run = run_show,
 };
-static const struct fg_command *const subcommands[] = {&cmd_size, &cmd_show, NULL};
+static const struct fg_command *const subcommands[] = {
+    &cmd_size, &cmd_show, &fg_cmd_plan_measure, &fg_cmd_plan_solve, &fg_cmd_plan_verify, NULL};
 
 const struct fg_command fg_cmd_plan = {
     .name = "plan",
