@@ -235,10 +235,12 @@ static void forward_line(void *ctx, enum forge_log_level level, const char *line
 struct forge_engine_options fg_cli_eval_engine(const struct fg_cli_job *j)
 {
     const struct fg_log *log = &j->cli->log;
+    // What is warned of at every opening, such as a chat template, plays no part here.
+    const enum fg_log_level level = log->level == FG_LOG_WARN ? FG_LOG_ERROR : log->level;
     return (struct forge_engine_options){.threads = j->cli->threads,
                                          .isa = j->cli->isa,
                                          .numerics = FORGE_EXACT,
-                                         .log_level = (enum forge_log_level)log->level,
+                                         .log_level = (enum forge_log_level)level,
                                          .log = log->sink ? forward_line : NULL,
                                          .log_ctx = (void *)(uintptr_t)log};
 }
