@@ -66,8 +66,8 @@ void fg_help_short(FILE *out, const struct fg_command *root);
 extern const struct fg_command fg_root; // commands.c
 extern const struct fg_command fg_cmd_doctor, fg_cmd_compile, fg_cmd_cache, fg_cmd_inspect,
     fg_cmd_generate, fg_cmd_chat, fg_cmd_tokenize, fg_cmd_import, fg_cmd_digest, fg_cmd_convert,
-    fg_cmd_plan, fg_cmd_quantize, fg_cmd_teacher, fg_cmd_eval, fg_cmd_bench, fg_cmd_help,
-    fg_cmd_version;
+    fg_cmd_plan, fg_cmd_corpus, fg_cmd_quantize, fg_cmd_teacher, fg_cmd_eval, fg_cmd_bench,
+    fg_cmd_help, fg_cmd_version;
 
 // `forge --version`, with --json in its JSON form. Returns the exit code.
 int fg_version_print(struct fg_cli *cli, struct fg_error *err);

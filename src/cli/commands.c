@@ -50,11 +50,10 @@ static const struct fg_opt global_opts[] = {
 static const struct fg_opt *const global_tables[] = {global_opts, NULL};
 
 static const struct fg_command *const commands[] = {
-    &fg_cmd_doctor,  &fg_cmd_compile,  &fg_cmd_cache,
-    &fg_cmd_inspect, &fg_cmd_digest,   &fg_cmd_generate,
-    &fg_cmd_chat,    &fg_cmd_tokenize, &fg_cmd_import,
-    &fg_cmd_plan,    &fg_cmd_quantize, &fg_cmd_convert,
-    &fg_cmd_teacher, &fg_cmd_eval,     &fg_cmd_bench,
+    &fg_cmd_doctor,  &fg_cmd_compile,  &fg_cmd_cache,  &fg_cmd_inspect,
+    &fg_cmd_digest,  &fg_cmd_generate, &fg_cmd_chat,   &fg_cmd_tokenize,
+    &fg_cmd_import,  &fg_cmd_plan,     &fg_cmd_corpus, &fg_cmd_quantize,
+    &fg_cmd_convert, &fg_cmd_teacher,  &fg_cmd_eval,   &fg_cmd_bench,
     &fg_cmd_help,    &fg_cmd_version,  NULL,
 };
 
