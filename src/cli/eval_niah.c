@@ -40,7 +40,7 @@ static int on_progress(void *ctx, int64_t done, int64_t total)
 static int take_lists(struct niah *n, struct fg_error *err)
 {
     const struct fg_args *args = &n->cli->args;
-    int64_t depths[FG_EVAL_LIST_MAX];
+    int64_t depths[FG_EVAL_LIST_MAX] = {0};
     const char *lengths = fg_args_text(args, "lengths");
     n->job.multi = (int)fg_args_int(args, "multi");
     if (n->job.multi && fg_args_given(args, "depths"))

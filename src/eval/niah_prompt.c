@@ -1,7 +1,6 @@
 // eval/niah_prompt.c: a haystack is cut between tokens, and the whole tokenized again.
 #include "eval/niah_prompt.h"
 #include "base/jwrite.h"
-#include "base/size.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -156,9 +155,10 @@ static int prompt_of(struct fg_niah_prompt *p, const struct fg_niah_ask *ask,
                      const struct fg_niah_hay *hay, int64_t n, struct fg_error *err)
 {
     size_t asked_at[FG_NEEDLES_MAX], other_at[FG_NEEDLE_DISTRACTORS];
-    struct cut end, cut;
+    struct cut end = {0}, cut = {0};
     *p = (struct fg_niah_prompt){0};
     int rc = cut_near(&end, ask->engine, hay, n, err);
+    if (rc) return rc;
     p->hay_tokens = end.token;
     for (int i = 0; rc == 0 && i < ask->facts.n + FG_NEEDLE_DISTRACTORS; i++) {
         bool asked = i < ask->facts.n;

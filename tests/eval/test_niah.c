@@ -362,6 +362,39 @@ static void a_text_is_the_haystack(void **state)
     free(ids);
 }
 
+// Tokens that join when the text is tokenized again leave room, which more of the haystack fills.
+static void joined_tokens_leave_room(void **state)
+{
+    (void)state;
+    struct fg_error err = {0};
+    struct fg_buf text = sentences_of(9, 4000);
+    int32_t *ids = malloc(text.len * sizeof *ids);
+    size_t n = 0;
+    for (size_t i = 0; i < text.len; i++) {
+        int32_t *one;
+        size_t count;
+        check(forge_tokenize(engine, text.data + i, 1, false, &one, &count, &err), &err);
+        assert_int_equal(count, 1);
+        ids[n++] = one[0];
+        free(one);
+    }
+    struct fg_niah_hay hay;
+    struct fg_niah_ask ask = {.engine = engine, .share = {0.5}, .raw = true};
+    struct fg_niah_prompt p;
+    fg_needles_make(&ask.facts, 9, 1);
+    check(fg_niah_hay_take(&hay, engine, ids, (int64_t)n, &err), &err);
+    check(fg_niah_prompt_fit(&p, &ask, &hay, 2500, &err), &err);
+    assert_in_range(p.n, 2500 - 2, 2500);
+    int64_t parts = p.hay_tokens;
+    fg_niah_prompt_free(&p);
+    check(fg_niah_prompt_fit(&p, &ask, &(struct fg_niah_hay){.text = ""}, 2500, &err), &err);
+    assert_true(parts > 2500 - p.n + 10); // it did join
+    fg_niah_prompt_free(&p);
+    fg_niah_hay_free(&hay);
+    fg_buf_free(&text);
+    free(ids);
+}
+
 static int add_text(void *ctx, int32_t id, const char *text, size_t n, const float *logits)
 {
     (void)id;
@@ -377,7 +410,7 @@ static void scores_are_of_the_prompt(void **state)
     (void)state;
     static const int64_t length = 1500;
     static const int depth = 30;
-    for (int multi = 0; multi <= 3; multi += 3) {
+    for (int multi = 0; multi <= 9; multi += 9) {
         const struct fg_niah job = {.side = {.engine = engine},
                                     .lengths = &length,
                                     .n_lengths = 1,
@@ -385,8 +418,8 @@ static void scores_are_of_the_prompt(void **state)
                                     .n_depths = multi ? 0 : 1,
                                     .multi = multi,
                                     .trials = 1,
-                                    .seed = 3,
-                                    .reply_max = 12,
+                                    .seed = 8,
+                                    .reply_max = 300,
                                     .raw = true};
         struct fg_niah_result r = run(&job);
         const struct fg_niah_case *c = &r.cases[0];
@@ -396,13 +429,13 @@ static void scores_are_of_the_prompt(void **state)
         struct fg_niah_prompt p;
         struct forge_engine_info info;
         forge_engine_info(engine, &info);
-        fg_needles_make(&ask.facts, 3, multi ? multi : 1);
+        fg_needles_make(&ask.facts, 8, multi ? multi : 1);
         for (int i = 0; i < multi; i++)
-            ask.share[i] = (2 * i + 1) / 6.0;
-        check(fg_niah_hay_sentences(&hay, engine, 3, length, &err), &err);
+            ask.share[i] = (2 * i + 1) / 18.0;
+        check(fg_niah_hay_sentences(&hay, engine, 8, length, &err), &err);
         check(fg_niah_prompt_fit(&p, &ask, &hay, c->prompt_tokens, &err), &err);
         assert_int_equal(p.n, c->prompt_tokens);
-        char text[64] = "";
+        char text[96] = "";
         for (int i = 0; i < ask.facts.n; i++)
             snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? ", " : " ",
                      ask.facts.asked[i].code);
@@ -429,10 +462,11 @@ static void scores_are_of_the_prompt(void **state)
         struct fg_buf reply = {0};
         fg_buf_add(&reply, "", 0);
         const struct forge_generate_options g = {
-            .max_tokens = 12, .stop = ends, .n_stop = 2, .on_token = add_text, .ctx = &reply};
+            .max_tokens = 300, .stop = ends, .n_stop = 2, .on_token = add_text, .ctx = &reply};
         struct forge_generate_result result;
         check(forge_generate(s, p.ids, p.n, &g, &result, &err), &err);
         assert_string_equal(reply.data, c->reply);
+        assert_true(multi == 0 || result.generated_tokens < 100); // it wrote a stop
         fg_buf_free(&reply);
         forge_session_free(s);
         fg_niah_prompt_free(&p);
@@ -563,11 +597,12 @@ static int close_engine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(the_text_has_its_facts),      cmocka_unit_test(seeds_and_lengths),
-        cmocka_unit_test(replies_have_their_scores),   cmocka_unit_test(prompts_have_their_length),
-        cmocka_unit_test(several_codes_are_spread),    cmocka_unit_test(a_text_is_the_haystack),
-        cmocka_unit_test(scores_are_of_the_prompt),    cmocka_unit_test(contexts_do_not_show),
-        cmocka_unit_test(stopping_keeps_what_is_done), cmocka_unit_test(what_is_refused),
+        cmocka_unit_test(the_text_has_its_facts),    cmocka_unit_test(seeds_and_lengths),
+        cmocka_unit_test(replies_have_their_scores), cmocka_unit_test(prompts_have_their_length),
+        cmocka_unit_test(several_codes_are_spread),  cmocka_unit_test(a_text_is_the_haystack),
+        cmocka_unit_test(joined_tokens_leave_room),  cmocka_unit_test(scores_are_of_the_prompt),
+        cmocka_unit_test(contexts_do_not_show),      cmocka_unit_test(stopping_keeps_what_is_done),
+        cmocka_unit_test(what_is_refused),
     };
     return cmocka_run_group_tests_name("niah", tests, open_engine, close_engine);
 }
