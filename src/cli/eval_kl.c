@@ -166,7 +166,7 @@ static int print_summary(const struct kl *k, struct fg_error *err)
     int rc = fg_klk_summary_open(&s, k->out, err);
     if (rc) return rc;
     if (!s.full) snprintf(metric, sizeof metric, "KL-%" PRId64, s.k);
-    printf("%s%s%s, %s: %s numerics, %s\n", s.model, s.plan[0] ? ", plan " : "", s.plan,
+    printf("%s%s%.12s, %s: %s numerics, %s\n", s.model, s.plan[0] ? ", plan " : "", s.plan,
            fg_format_bytes(bytes, sizeof bytes, s.bytes), s.numerics, s.kv_cache);
     printf("%s against %s, %s numerics, %s%s", metric,
            k->reference ? k->reference : fg_args_text(&k->cli->args, "teacher"), s.ref_numerics,
@@ -228,13 +228,16 @@ static int run_cell(struct kl *k, const struct cell *c, struct forge_engine *exa
                     struct forge_engine *other, char *out, struct fg_error *err)
 {
     bool self = c->ref_numerics != NULL, fast = strcmp(c->numerics, "fast") == 0;
+    struct forge_engine_info info;
+    forge_engine_info(exact, &info);
     const struct measure m = {.name = c->name,
                               .out = out,
                               .engine = fast ? other : exact,
                               .ref = self           ? exact
                                      : k->reference ? other
                                                     : NULL,
-                              .kv = c->kv,
+                              // What a build stores by default would add the error of the cache.
+                              .kv = !c->kv && info.of_build ? "fp16" : c->kv,
                               .ref_kv = c->ref_kv,
                               .ref_model = self ? k->student.model : k->reference,
                               .ref_digest = self ? k->identity.hex : k->ref_identity.hex};

@@ -164,7 +164,8 @@ static int read_summary(struct fg_klk_summary *s, const struct fg_json *doc, str
 static int domain_of(const struct fg_klk_summary *s, const char *label)
 {
     for (int i = 0; i < s->n_domains; i++) {
-        if (strcmp(s->domains[i].name, label) == 0) return i;
+        const char *name = s->domains[i].name;
+        if (name && strcmp(name, label) == 0) return i;
     }
     return -1;
 }

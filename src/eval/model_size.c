@@ -4,7 +4,6 @@
 #include "eval/tensors.h"
 #include "format/build.h"
 #include "quant/export.h"
-#include <stdio.h>
 #include <string.h>
 
 static uint64_t bytes_of(enum fg_st_dtype dtype, int64_t rows, int64_t cols)
@@ -12,16 +11,21 @@ static uint64_t bytes_of(enum fg_st_dtype dtype, int64_t rows, int64_t cols)
     return (uint64_t)rows * (uint64_t)cols * fg_st_dtype_bytes(dtype);
 }
 
-// The plan as the export has it: a name, or an object with one.
-static void plan_name(struct fg_model_size *s, const char *plan)
+// The plan as export.json has it: a name, or an object with or without one; its digest is among the
+// options. What can't be read stays unknown: the export as such has been checked.
+static void plan_name(struct fg_model_size *s, const char *json)
 {
     struct fg_json doc;
-    const char *name = plan;
-    if (!plan) return;
-    bool object = plan[0] == '{' && fg_json_parse(&doc, plan, strlen(plan), "plan", NULL) == 0;
-    if (object && fg_json_str(&doc, doc.root, "", "name", "", &name, NULL, NULL)) name = "";
-    if (object || plan[0] != '{') fg_escape(s->plan, sizeof s->plan, name, strlen(name));
-    if (object) fg_json_close(&doc);
+    struct json_object *options = NULL, *plan = NULL;
+    const char *name = "";
+    if (!json || fg_json_parse(&doc, json, strlen(json), "export.json", NULL)) return;
+    if (fg_json_obj(&doc, doc.root, "", "plan", &plan, NULL))
+        fg_json_str(&doc, doc.root, "", "plan", "", &name, NULL, NULL);
+    if (plan) fg_json_str(&doc, plan, "", "name", "", &name, NULL, NULL);
+    if (!name[0] && !fg_json_obj(&doc, doc.root, "", "options", &options, NULL))
+        fg_json_str(&doc, options, "", "plan", "", &name, NULL, NULL);
+    fg_escape(s->plan, sizeof s->plan, name, strlen(name));
+    fg_json_close(&doc);
 }
 
 static void add_set(struct fg_model_size *s, const struct fg_qset *set)
@@ -50,7 +54,7 @@ static int of_source(struct fg_model_size *s, const char *path, struct fg_pool *
     if (e) {
         const struct fg_export_embedding *t = fg_export_embedding(e);
         if (t->data) s->embed = bytes_of(t->dtype, t->vocab, t->hidden);
-        plan_name(s, fg_export_facts(e)->plan);
+        plan_name(s, fg_export_facts(e)->json);
     } else if (b) {
         const struct fg_build_embedding *t = fg_build_embedding(b);
         s->embed = bytes_of(FG_ST_F16, t->vocab, t->hidden);

@@ -3,6 +3,7 @@
 #ifndef FG_EVAL_MODEL_SIZE_H
 #define FG_EVAL_MODEL_SIZE_H
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/thread.h"
 #include <stdint.h>
 
@@ -12,7 +13,7 @@ struct fg_model_size {
     // others as weights.
     uint64_t weights, factors, embed, small;
     uint64_t total;
-    char plan[64]; // that an export says it was made by; "": unknown
+    char plan[FG_SHA256_HEX]; // of an export: name of its plan, else the plan's digest; "": unknown
 };
 
 // Errors: FG_EINPUT, FG_ERESOURCE.

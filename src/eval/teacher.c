@@ -238,7 +238,7 @@ static int cut_shards(struct make *m, struct fg_error *err)
 static int allocate(struct make *m, struct fg_error *err)
 {
     const struct fg_teacher_job *job = m->job;
-    uint64_t positions = 0, n = 0, entries, bytes, logits;
+    uint64_t positions = 1, n = 1, entries, bytes, logits; // every sequence has a position
     for (int64_t i = 0; i < m->n_cuts; i++) {
         if ((uint64_t)m->cuts[i].positions > positions) positions = (uint64_t)m->cuts[i].positions;
         if ((uint64_t)m->cuts[i].n > n) n = (uint64_t)m->cuts[i].n;

@@ -95,7 +95,7 @@ struct world {
     struct forge_engine *a, *b; // the teacher's, another
     struct fg_eval_set set;
     struct fg_teacher *teacher;
-    char *cache, *file;
+    char cache[300], file[300];
 };
 
 static const int32_t lengths[] = {30, 2, 17, 64, 3, 25, 90, 41};
@@ -122,8 +122,8 @@ static void open_world(struct world *w, int64_t k)
     struct fg_error err = {0};
     w->a = kc_open("a-s0", FORGE_EXACT, 2);
     w->b = kc_open("a-s1", FORGE_EXACT, 2);
-    w->file = kc_path(&scratch, "trace");
-    w->cache = kc_path(&scratch, "cache");
+    snprintf(w->file, sizeof w->file, "%s/trace", scratch.dir);
+    snprintf(w->cache, sizeof w->cache, "%s/cache", scratch.dir);
     kc_trace(&w->set, w->file, lengths, N, 1);
     make_cache(w, w->cache, k, false);
     kc_check(fg_teacher_open(&w->teacher, w->cache, &err), &err);
@@ -136,8 +136,6 @@ static void close_world(struct world *w)
     forge_engine_close(w->a);
     forge_engine_close(w->b);
     kc_remove(w->cache);
-    free(w->file);
-    free(w->cache);
 }
 
 static struct fg_klk_job job_of(struct world *w, struct forge_engine *e, const char *out)
