@@ -79,7 +79,7 @@ const struct fg_opt fg_opts_plan_eval[] = {
     {0},
 };
 
-int fg_cli_job_open(struct fg_cli_job *j, const struct fg_cli *cli, struct fg_error *err)
+int fg_cli_job_open(struct fg_cli_job *j, struct fg_cli *cli, struct fg_error *err)
 {
     const struct fg_args *args = &cli->args;
     const char *memory = fg_args_text(args, "memory");
@@ -228,8 +228,8 @@ struct fg_klk_job fg_cli_eval_job(struct fg_cli_job *j, struct fg_cli_eval_set *
 
 static void forward_line(void *ctx, enum forge_log_level level, const char *line)
 {
-    const struct fg_log *log = ctx;
-    log->sink(log->ctx, (enum fg_log_level)level, line);
+    const struct fg_cli *cli = ctx;
+    cli->log.sink(cli->log.ctx, (enum fg_log_level)level, line);
 }
 
 struct forge_engine_options fg_cli_eval_engine(const struct fg_cli_job *j)
@@ -242,5 +242,5 @@ struct forge_engine_options fg_cli_eval_engine(const struct fg_cli_job *j)
                                          .numerics = FORGE_EXACT,
                                          .log_level = (enum forge_log_level)level,
                                          .log = log->sink ? forward_line : NULL,
-                                         .log_ctx = (void *)(uintptr_t)log};
+                                         .log_ctx = j->cli};
 }

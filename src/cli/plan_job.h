@@ -15,14 +15,14 @@ extern const struct fg_opt fg_opts_plan_method[]; // --method, --memory
 
 // Threads, kernels and what the lists of options own.
 struct fg_cli_job {
-    const struct fg_cli *cli;
+    struct fg_cli *cli;
     struct fg_quantize_options quantize; // all but plan, output, progress
     struct fg_cli_gptq own;
     struct fg_pool *pool;
     struct fg_progress *bar; // of the work at hand
 };
 // Fills it from the options; free in every case. Errors: FG_EINPUT, FG_ERESOURCE.
-int fg_cli_job_open(struct fg_cli_job *j, const struct fg_cli *cli, struct fg_error *err);
+int fg_cli_job_open(struct fg_cli_job *j, struct fg_cli *cli, struct fg_error *err);
 void fg_cli_job_free(struct fg_cli_job *j);
 
 // Quantizes by `plan` into `out`, or goes on with it; a bar called `name`. source_stream: see

@@ -97,15 +97,20 @@ static int print_result(const struct verify *v, struct fg_error *err)
     return fg_out_json(&w, err);
 }
 
+static bool is_builtin(const char *name)
+{
+    bool found = false;
+    for (int i = 0; fg_plan_builtin(i); i++)
+        found |= strcmp(name, fg_plan_builtin(i)) == 0;
+    return found;
+}
+
 // Where the plan is written: --out, else the file that it came from.
 static int choose_out(struct verify *v, struct fg_error *err)
 {
     const char *plan = fg_args_text(&v->cli->args, "plan");
     v->out = fg_args_text(&v->cli->args, "out");
-    if (!v->out && fg_file_exists(plan)) v->out = plan;
-    for (int i = 0; fg_plan_builtin(i) && v->out == plan; i++) {
-        if (strcmp(plan, fg_plan_builtin(i)) == 0) v->out = NULL;
-    }
+    if (!v->out && plan && !is_builtin(plan) && fg_file_exists(plan)) v->out = plan;
     if (v->out) return 0;
     return fg_fail(err, FG_EINPUT, "options", NULL, "--out",
                    "a file for a plan that comes from none", "nothing");

@@ -328,7 +328,7 @@ static int join(struct search *d)
     if (!b) return fg_fail_memory(d->s->err, WHAT, d->next.n * sizeof *b);
     double ns_unit = d->timed && d->s->k->ns_max > 0 ? d->s->k->ns_max / UNITS_MIN : INFINITY;
     uint64_t unit = d->unit;
-    for (; d->next.n > d->states_max; unit *= 2, ns_unit *= 2) {
+    while (d->next.n > d->states_max) {
         const uint64_t n = d->next.n;
         for (uint64_t i = 0; i < n; i++) {
             const struct state *v = &d->next.v[i];
@@ -342,6 +342,8 @@ static int join(struct search *d)
         }
         memcpy(d->next.v, d->now.v, d->next.n * sizeof *d->next.v);
         d->joined |= d->next.n < n;
+        unit *= 2;
+        ns_unit *= 2;
     }
     qsort(d->next.v, (size_t)d->next.n, sizeof *d->next.v, by_sums_of);
     free(b);

@@ -108,14 +108,14 @@ static int fill(struct fg_planner *p, const struct fg_planner_options *o, struct
 {
     int rc = fg_plan_resolve(&p->list, p->base, &p->shape, err);
     if (rc) return rc;
-    const uint64_t n = p->list.n;
+    const uint64_t n = p->list.n ? p->list.n : 1; // there is a head
     p->mats = calloc(n, sizeof *p->mats);
     enum fg_qformat *formats = malloc(n * sizeof *formats);
     if (!p->mats || !formats) rc = fg_fail_memory(err, FG_PLANNER_WHAT, n * sizeof *p->mats);
     for (int f = 0; f < FG_Q_F32 && !rc; f++)
         rc = read_sizes(p, f, formats, err);
     free(formats);
-    for (uint64_t i = 0; i < n && !rc; i++)
+    for (uint64_t i = 0; i < p->list.n && !rc; i++)
         p->mats[i].free = (o->free & fg_planner_kind(&p->list.mats[i])) != 0;
     if (!rc) rc = check_free(p, err);
     if (!rc) rc = fg_planner_fill_costs(p, o, err);
