@@ -8,7 +8,7 @@ Usage: peers.py --gguf BF16.gguf --model DIR --rows rows.safetensors --out DIR [
 --rows   token ids (src/format/rows.h); the importance matrix is the mean square of every column of every matrix's input over
          exactly these positions, from an FP32 run of the GGUF's weights. llama-imatrix computes the same from text
 --types  names of llama.cpp's file types; TYPE:EMBED gives the embedding (and tied head) the tensor type EMBED, which
-         llama.cpp keeps in Q8_0 where its rows are no multiple of 256
+         llama.cpp keeps in Q8_0 where its rows are no multiple of 256; the file is TYPE-EMBED.gguf
 
 Writes OUT/imatrix.gguf (which llama-quantize --imatrix reads), OUT/TYPE.gguf, OUT/TYPE.log (what the quantizer said, rows that
 fell back to another type among it) and OUT/peers.json; prints the table. Needs llama-cpp-python, gguf, torch, transformers,
@@ -142,17 +142,18 @@ def main():
         if all(before.get(k) == v for k, v in report.items() if k != "files"):
             report["files"] = before["files"]
     for kind in a.types.split(","):
-        target = os.path.join(a.out, kind.replace(":", "-"))
+        name = kind.replace(":", "-")
+        target = os.path.join(a.out, name)
         quantize(lib, a, kind, imatrix, target)
-        report["files"][kind] = measure(target + ".gguf")
+        report["files"][name] = {"type": kind, **measure(target + ".gguf")}
         with open(report_path + ".tmp", "w", encoding="utf-8") as f:
             json.dump(report, f, indent=1)
             f.write("\n")
         os.replace(report_path + ".tmp", report_path)
     print("| type | bytes | bytes of tensors | of the embedding | bits per weight | tensors |\n| --- | ---: | ---: | ---: | ---: | --- |")
-    for kind, m in sorted(report["files"].items(), key=lambda item: item[1]["tensor_bytes"]):
+    for name, m in sorted(report["files"].items(), key=lambda item: item[1]["tensor_bytes"]):
         types = ", ".join(f"{v['tensors']} {k}" for k, v in m["types"].items())
-        print(f"| {kind} | {m['file_bytes']} | {m['tensor_bytes']} | {m['embedding_bytes']} | {m['bits_per_weight']:.3f} | {types} |")
+        print(f"| {name} | {m['file_bytes']} | {m['tensor_bytes']} | {m['embedding_bytes']} | {m['bits_per_weight']:.3f} | {types} |")
 
 
 if __name__ == "__main__":
