@@ -18,8 +18,10 @@ struct fg_gptq_options {
     // Importance of rows, [rows], > 0 (10.2): times scale^2 in every assignment where
     // fit.row_weight is on; NULL: all 1.
     const float *row_importance;
-    int block;  // columns between two updates of the rest: 128
-    int refine; // sweeps of coordinate descent on tr(E H E^T) after the pass; 0: none
+    int block; // columns between two updates of the rest; 0: 128
+    // Sweeps of coordinate descent on tr(E H E^T) after the pass; 0: none. An index row whose error
+    // (in the sense of row_importance) would be above that of the pass stays as it was.
+    int refine;
 };
 
 struct fg_gptq_stats {
