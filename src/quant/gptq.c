@@ -7,6 +7,7 @@
 #include <assert.h>
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #define CHUNK 2048 // rows whose errors are in memory
 #define ROWS_PER_ITEM 8
@@ -36,9 +37,11 @@ static void measure_item(void *ctx, int64_t item, int worker)
     }
 }
 
-// Of what m stores for W: the plain error, and tr(E H E^T) into *trace (may be NULL).
-static int measure(struct fg_fit_error *e, double *trace, const struct fg_qmat *m, const float *W,
-                   const struct fg_hessian *h, struct fg_pool *pool, struct fg_error *err)
+// Of what m stores for W: the plain error, and tr(E H E^T) into *trace (may be NULL), per row into
+// row_error [rows] (may be NULL).
+static int measure(struct fg_fit_error *e, double *trace, double *row_error,
+                   const struct fg_qmat *m, const float *W, const struct fg_hessian *h,
+                   struct fg_pool *pool, struct fg_error *err)
 {
     const int64_t most = m->rows < CHUNK ? m->rows : CHUNK;
     struct measuring c = {.m = m, .W = W};
@@ -56,7 +59,8 @@ static int measure(struct fg_fit_error *e, double *trace, const struct fg_qmat *
             e->noise += c.sum[r][1];
         }
         if (!trace) continue;
-        const double part = fg_hessian_error(h, c.E, c.rows, NULL, pool);
+        const double part =
+            fg_hessian_error(h, c.E, c.rows, row_error ? row_error + c.row0 : NULL, pool);
         if (isnan(part)) rc = fg_fail_memory(err, "errors", (uint64_t)c.rows * 8);
         *trace += part;
     }
@@ -65,18 +69,91 @@ static int measure(struct fg_fit_error *e, double *trace, const struct fg_qmat *
     return rc;
 }
 
-// tr(W H W^T).
-static int measure_signal(double *signal, const float *W, int64_t rows, const struct fg_hessian *h,
-                          struct fg_pool *pool, struct fg_error *err)
+// ---- what refinement did
+
+struct settling {
+    const struct fg_gptq_job *job;
+    const uint8_t *before;     // data of the pass
+    const double *was, *now;   // [rows] errors of the pass and now
+    const float *importance;   // of rows; or NULL
+    int64_t *moved, *returned; // per item: new codes, and index rows that got worse
+    uint8_t *scratch;          // two rows of codes per thread
+};
+
+static void settle_item(void *ctx, int64_t item, int worker)
 {
-    *signal = fg_hessian_error(h, W, rows, NULL, pool);
-    return isnan(*signal) ? fg_fail_memory(err, "errors", (uint64_t)rows * 8) : 0;
+    const struct settling *s = ctx;
+    const struct fg_gptq_job *job = s->job;
+    const int64_t cols = job->cols, bytes = fg_gptq_row_bytes(job);
+    const int d = fg_qformat_rows_per_index(job->rounder.format);
+    uint8_t *a = s->scratch + worker * 2 * cols, *b = a + cols;
+    s->moved[item] = s->returned[item] = 0;
+    for (int64_t g = item * ROWS_PER_ITEM; g < (item + 1) * ROWS_PER_ITEM && g < job->rows / d;
+         g++) {
+        double gain = 0;
+        for (int64_t r = d * g; r < d * g + d; r++)
+            gain += (s->was[r] - s->now[r]) * (s->importance ? (double)s->importance[r] : 1);
+        if (!(gain >= 0)) {
+            memcpy(job->data + g * bytes, s->before + g * bytes, (size_t)bytes);
+            s->returned[item]++;
+            continue;
+        }
+        fg_gptq_unpack(a, s->before + g * bytes, job);
+        fg_gptq_unpack(b, job->data + g * bytes, job);
+        for (int64_t j = 0; j < cols; j++)
+            s->moved[item] += a[j] != b[j];
+    }
 }
 
-static int run(struct fg_fit_result *out, struct fg_gptq_stats *stats, bool want_rtn,
-               const float *W, const struct fg_hessian *h, const struct fg_gptq_factor *factor,
-               const struct fg_gptq_options *o, const struct fg_fit_options *fit,
-               struct fg_error *err)
+// Refines, and takes back what an index row is worse off with. *e and the errors of *stats, which
+// are asked for, become those of what is stored.
+static int refine(const struct fg_gptq_job *job, struct fg_gptq_stats *stats,
+                  struct fg_fit_error *e, const struct fg_qmat *m, const struct fg_hessian *h,
+                  const struct fg_gptq_factor *factor, int sweeps, struct fg_error *err)
+{
+    struct fg_pool *pool = job->fit->pool;
+    const int64_t groups = job->rows / fg_qformat_rows_per_index(job->rounder.format),
+                  items = (groups + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM;
+    const size_t data_bytes = (size_t)(groups * fg_gptq_row_bytes(job));
+    double *errors = malloc((size_t)job->rows * 2 * sizeof *errors);
+    int64_t *counts = malloc((size_t)items * 2 * sizeof *counts), returned = 0;
+    uint8_t *before = malloc(data_bytes);
+    struct settling s = {.job = job, .before = before, .was = errors, .moved = counts};
+    s.scratch = malloc((size_t)(fg_job_threads(pool) * 2 * job->cols));
+    s.importance = job->fit->row_weight ? job->fit->row_importance : NULL;
+    int rc = 0;
+    if (!errors || !counts || !before || !s.scratch) {
+        rc = fg_fail_memory(err, "refinement", data_bytes);
+        goto end;
+    }
+    memcpy(before, job->data, data_bytes);
+    s.now = errors + job->rows;
+    s.returned = counts + items;
+    if ((rc = measure(e, &stats->error_pass, errors, m, job->W, h, pool, err))) goto end;
+    if ((rc = fg_gptq_refine(job, h, factor, sweeps, err))) goto end;
+    if ((rc = measure(e, &stats->error, errors + job->rows, m, job->W, h, pool, err))) goto end;
+    fg_job_run(pool, items, settle_item, &s);
+    for (int64_t i = 0; i < items; i++) {
+        stats->moved += s.moved[i];
+        returned += s.returned[i];
+    }
+    if (returned) rc = measure(e, &stats->error, NULL, m, job->W, h, pool, err);
+end:
+    free(errors);
+    free(counts);
+    free(before);
+    free(s.scratch);
+    return rc;
+}
+
+// ---- everything
+
+// The pass and what is to follow it, for a result whose scales and table are there. traced: the
+// errors of *stats are wanted.
+static int round_matrix(struct fg_fit_result *out, struct fg_gptq_stats *stats, bool traced,
+                        bool want_rtn, const float *W, const struct fg_hessian *h,
+                        const struct fg_gptq_factor *factor, const struct fg_gptq_options *o,
+                        const struct fg_fit_options *fit, struct fg_error *err)
 {
     struct fg_gptq_job job = {.fit = fit,
                               .W = W,
@@ -90,20 +167,17 @@ static int run(struct fg_fit_result *out, struct fg_gptq_stats *stats, bool want
     job.panels = panels < 1 ? 1 : panels > PANELS_MAX ? PANELS_MAX : panels;
     fg_rounder_init(&job.rounder, out->format, out->lut, fit->kernels);
     int rc;
-    if (want_rtn) {
+    if (traced && want_rtn) {
         if ((rc = fg_fit_round(out->data, NULL, out->format, W, out->scale, out->lut, out->rows,
                                out->cols, fit, err)))
             return rc;
-        if ((rc = measure(&out->e, &stats->error_rtn, &m, W, h, fit->pool, err))) return rc;
+        if ((rc = measure(&out->e, &stats->error_rtn, NULL, &m, W, h, fit->pool, err))) return rc;
     }
     if ((rc = fg_gptq_round(&job, factor, o->block > 0 ? o->block : BLOCK, err))) return rc;
-    if ((rc = measure(&out->e, stats ? &stats->error : NULL, &m, W, h, fit->pool, err))) return rc;
-    if (stats) stats->error_pass = stats->error;
-    if (o->refine <= 0) return 0;
-    int64_t moved;
-    if ((rc = fg_gptq_refine(&job, &moved, h, factor->perm, o->refine, err))) return rc;
-    if (stats) stats->moved = moved;
-    return measure(&out->e, stats ? &stats->error : NULL, &m, W, h, fit->pool, err);
+    if (o->refine > 0) return refine(&job, stats, &out->e, &m, h, factor, o->refine, err);
+    rc = measure(&out->e, traced ? &stats->error : NULL, NULL, &m, W, h, fit->pool, err);
+    stats->error_pass = stats->error;
+    return rc;
 }
 
 int fg_gptq(struct fg_fit_result *out, struct fg_gptq_stats *stats, bool want_rtn,
@@ -112,22 +186,26 @@ int fg_gptq(struct fg_fit_result *out, struct fg_gptq_stats *stats, bool want_rt
             const struct fg_gptq_options *o, struct fg_error *err)
 {
     struct fg_fit_options fit = o->fit;
+    struct fg_gptq_stats s = {.error_rtn = NAN};
     assert(h->n == cols && factor->n == cols);
     fit.col_weight = o->aw ? factor->diag : NULL;
     fit.row_importance = o->row_importance;
-    if (stats) *stats = (struct fg_gptq_stats){.error_rtn = NAN};
     int rc;
     if (fg_qformat_is_kept(f)) {
         if ((rc = fg_fit_rtn(out, f, W, rows, cols, &fit, err))) return rc;
         const struct fg_qmat m = fg_fit_view(out);
-        if (stats) rc = measure(&out->e, &stats->error, &m, W, h, fit.pool, err);
-        if (stats) stats->error_pass = stats->error;
-        if (stats && want_rtn) stats->error_rtn = stats->error;
+        if (stats) rc = measure(&out->e, &s.error, NULL, &m, W, h, fit.pool, err);
+        s.error_pass = s.error;
+        if (want_rtn) s.error_rtn = s.error;
     } else {
         if ((rc = fg_fit_start(out, f, W, rows, cols, table, &fit, err))) return rc;
-        rc = run(out, stats, want_rtn && stats, W, h, factor, o, &fit, err);
+        rc = round_matrix(out, &s, stats != NULL, want_rtn, W, h, factor, o, &fit, err);
     }
-    if (!rc && stats) rc = measure_signal(&stats->signal, W, rows, h, fit.pool, err);
+    if (!rc && stats) {
+        s.signal = fg_hessian_error(h, W, rows, NULL, fit.pool);
+        if (isnan(s.signal)) rc = fg_fail_memory(err, "errors", (uint64_t)rows * sizeof(double));
+        *stats = s;
+    }
     if (rc) fg_fit_free(out);
     return rc;
 }

@@ -62,12 +62,21 @@ void fg_lanes_start(struct fg_lanes *l, const struct fg_gptq_job *job, int64_t p
 void fg_lanes_load(float *out, const struct fg_gptq_job *job, const struct fg_lanes *l,
                    const int32_t *perm);
 
-// Packs codes [cols][FG_LANES / d] into job->data, and the reverse. row [cols] is scratch. *differ
-// (may be NULL: what was there is not looked at) = how many are new.
-void fg_lanes_store_codes(int64_t *differ, const uint8_t *codes, const struct fg_gptq_job *job,
+// Packs codes [cols][FG_LANES / d] into job->data, and the reverse. row [cols] is scratch.
+void fg_lanes_store_codes(const uint8_t *codes, const struct fg_gptq_job *job,
                           const struct fg_lanes *l, uint8_t *row);
 void fg_lanes_load_codes(uint8_t *codes, const struct fg_gptq_job *job, const struct fg_lanes *l,
                          uint8_t *row);
+
+// Bytes of one index row in job->data.
+static inline int64_t fg_gptq_row_bytes(const struct fg_gptq_job *job)
+{
+    const enum fg_qformat f = job->rounder.format;
+    return f == FG_Q_INT8 ? job->cols : (int64_t)fg_qformat_row_bytes(f, (uint64_t)job->cols);
+}
+
+// row [cols] = codes of an index row in job->data or, as it lies there, elsewhere.
+void fg_gptq_unpack(uint8_t *row, const uint8_t *data, const struct fg_gptq_job *job);
 
 // Rounds x [FG_LANES], in units of the scale: codes and, into x, what they stand for. dist
 // [FG_LANES] is scratch.
@@ -86,8 +95,7 @@ static inline void fg_lanes_subtract(float *y, float a, const float *x)
 int fg_gptq_round(const struct fg_gptq_job *job, const struct fg_gptq_factor *factor, int64_t block,
                   struct fg_error *err);
 
-// Sweeps of coordinate descent from the codes in job->data; *moved = how many end up different.
-// Errors: FG_ERESOURCE.
-int fg_gptq_refine(const struct fg_gptq_job *job, int64_t *moved, const struct fg_hessian *h,
-                   const int32_t *perm, int sweeps, struct fg_error *err);
+// Sweeps, at least 1, of coordinate descent from the codes in job->data. Errors: FG_ERESOURCE.
+int fg_gptq_refine(const struct fg_gptq_job *job, const struct fg_hessian *h,
+                   const struct fg_gptq_factor *factor, int sweeps, struct fg_error *err);
 #endif

@@ -39,16 +39,14 @@ void fg_lanes_load(float *out, const struct fg_gptq_job *job, const struct fg_la
     }
 }
 
-// Codes of index row g of the panel, in job->data.
+// Codes of index row g of the panel.
 static uint8_t *data_at(const struct fg_gptq_job *job, const struct fg_lanes *l, int g)
 {
-    const enum fg_qformat f = job->rounder.format;
-    const int64_t bytes =
-        f == FG_Q_INT8 ? job->cols : (int64_t)fg_qformat_row_bytes(f, (uint64_t)job->cols);
-    return job->data + (l->row0 / fg_qformat_rows_per_index(f) + g) * bytes;
+    return job->data +
+           (l->row0 / fg_qformat_rows_per_index(job->rounder.format) + g) * fg_gptq_row_bytes(job);
 }
 
-static void unpack(uint8_t *row, const uint8_t *data, const struct fg_gptq_job *job)
+void fg_gptq_unpack(uint8_t *row, const uint8_t *data, const struct fg_gptq_job *job)
 {
     if (job->rounder.entries)
         fg_unpack_indices(row, data, job->cols, fg_qformat_index_bits(job->rounder.format));
@@ -56,18 +54,12 @@ static void unpack(uint8_t *row, const uint8_t *data, const struct fg_gptq_job *
         memcpy(row, data, (size_t)job->cols);
 }
 
-void fg_lanes_store_codes(int64_t *differ, const uint8_t *codes, const struct fg_gptq_job *job,
+void fg_lanes_store_codes(const uint8_t *codes, const struct fg_gptq_job *job,
                           const struct fg_lanes *l, uint8_t *row)
 {
     const int d = fg_qformat_rows_per_index(job->rounder.format);
-    if (differ) *differ = 0;
     for (int g = 0; g < l->n_codes; g++) {
         uint8_t *data = data_at(job, l, g);
-        if (differ) {
-            unpack(row, data, job);
-            for (int64_t j = 0; j < job->cols; j++)
-                *differ += codes[j * (FG_LANES / d) + g] != row[j];
-        }
         for (int64_t j = 0; j < job->cols; j++)
             row[j] = codes[j * (FG_LANES / d) + g];
         if (job->rounder.entries)
@@ -83,7 +75,7 @@ void fg_lanes_load_codes(uint8_t *codes, const struct fg_gptq_job *job, const st
     const int d = fg_qformat_rows_per_index(job->rounder.format);
     memset(codes, 0, (size_t)(job->cols * (FG_LANES / d)));
     for (int g = 0; g < l->n_codes; g++) {
-        unpack(row, data_at(job, l, g), job);
+        fg_gptq_unpack(row, data_at(job, l, g), job);
         for (int64_t j = 0; j < job->cols; j++)
             codes[j * (FG_LANES / d) + g] = row[j];
     }

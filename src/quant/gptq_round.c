@@ -101,7 +101,7 @@ static void pass_item(void *ctx, int64_t item, int worker)
         }
     }
     for (int64_t k = 0; k < n; k++)
-        fg_lanes_store_codes(NULL, s.codes + k * panel, job, &s.lanes[k], s.row);
+        fg_lanes_store_codes(s.codes + k * panel, job, &s.lanes[k], s.row);
 }
 
 int fg_gptq_round(const struct fg_gptq_job *job, const struct fg_gptq_factor *factor, int64_t block,

@@ -364,7 +364,6 @@ static void rows_of_a_block(void **state)
         struct fg_gptq_options o = options();
         struct fg_fit_result r;
         uint8_t *first[2] = {NULL, NULL};
-        int64_t first_moved = 0;
         assert_int_equal(fg_fit_start(&r, formats[i], W, rows, cols, NULL, &o.fit, NULL), 0);
         static const int64_t panels[] = {1, 2, 3, 9};
         for (size_t p = 0; p < FG_COUNT(panels); p++) {
@@ -377,21 +376,18 @@ static void rows_of_a_block(void **state)
                                       .panels = panels[p]};
             fg_rounder_init(&job.rounder, formats[i], r.lut, o.fit.kernels);
             for (int step = 0; step < 2; step++) {
-                int64_t moved = 0;
-                assert_int_equal(step ? fg_gptq_refine(&job, &moved, &c.h, c.f.perm, 3, NULL)
+                assert_int_equal(step ? fg_gptq_refine(&job, &c.h, &c.f, 3, NULL)
                                       : fg_gptq_round(&job, &c.f, 64, NULL),
                                  0);
                 if (p == 0) {
                     assert_non_null(first[step] = malloc((size_t)r.data_bytes));
                     memcpy(first[step], r.data, (size_t)r.data_bytes);
-                    if (step) first_moved = moved;
                 } else {
                     assert_memory_equal(first[step], r.data, r.data_bytes);
-                    if (step) assert_int_equal(moved, first_moved);
                 }
             }
         }
-        assert_true(memcmp(first[0], first[1], (size_t)r.data_bytes) != 0 && first_moved > 0);
+        assert_true(memcmp(first[0], first[1], (size_t)r.data_bytes) != 0);
         free(first[0]);
         free(first[1]);
         fg_fit_free(&r);
@@ -634,8 +630,12 @@ static void refinement_never_harms(void **state)
                         }
                     }
                     assert_int_equal(again.moved, differ);
-                    if (weighted < 2) assert_true(again.error <= again.error_pass);
-                    assert_true(again.error < 0.999 * again.error_pass && differ > 0);
+                    assert_true(differ > 0);
+                    const double most = samples[s] < 2000 || sweeps[k] == 1 ? 1 : 0.997;
+                    if (weighted < 2 && !(again.error < most * again.error_pass))
+                        fail_msg("%s, %d samples, %d sweeps: from %g to %g",
+                                 fg_qformat_name(formats[i]), (int)samples[s], sweeps[k],
+                                 again.error_pass, again.error);
                     fg_fit_free(&r);
                 }
                 fg_fit_free(&pass);
