@@ -177,7 +177,7 @@ static int print_summary(const struct kl *k, struct fg_error *err)
     print_figures("all", &s.all);
     for (int i = 0; i < s.n_domains; i++)
         print_figures(s.domains[i].name, &s.domains[i].f);
-    printf("\n%s: %s, %s\n", k->out, "report", fg_format_seconds(time, sizeof time, s.seconds));
+    printf("\nreport: %s, %s\n", k->out, fg_format_seconds(time, sizeof time, s.seconds));
     fg_klk_summary_free(&s);
     return fg_out_flush(err);
 }

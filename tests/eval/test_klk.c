@@ -419,6 +419,7 @@ static void resumed_is_the_same(void **state)
     struct fg_error err = {0};
     struct fg_klk_result r;
     char *ref = kc_path(&scratch, "ref"), *cut = kc_path(&scratch, "cut");
+    char *ref_of_a = kc_path(&scratch, "of-a");
     open_world(&w, 12);
     struct fg_klk_job job = job_of(&w, w.b, ref);
     struct fg_klk_summary s = run(&job), t;
@@ -438,6 +439,16 @@ static void resumed_is_the_same(void **state)
             b.len -= 3;
             kc_write(cut, "state/part-000000.safetensors", &b);
             fg_buf_free(&b);
+        }
+        if (i == 4) { // so is one of another job
+            struct fg_klk_job other = job_of(&w, w.a, ref_of_a);
+            other.progress = stop_at;
+            other.ctx = (int64_t[]){60};
+            assert_int_equal(fg_klk_run(&other, &r, &err), FG_EINTERRUPTED);
+            struct fg_buf b = kc_read(ref_of_a, "state/part-000000.safetensors");
+            kc_write(cut, "state/part-000000.safetensors", &b);
+            fg_buf_free(&b);
+            kc_remove(ref_of_a);
         }
         kc_check(fg_klk_run(&job, &r, &err), &err);
         assert_true(!r.finished && r.sequences == N);
@@ -468,6 +479,7 @@ static void resumed_is_the_same(void **state)
     kc_remove(cut);
     close_world(&w);
     free(ref);
+    free(ref_of_a);
     free(cut);
 }
 
