@@ -211,26 +211,52 @@ static void sums_are_joined_when_there_are_too_many(void **state)
     static uint64_t pick[GROUPS_MAX];
     struct fg_knapsack_result all, few;
     struct fg_error err = {0};
-    int joined = 0;
+    int joined = 0, worse = 0;
     (void)state;
-    for (uint64_t seed = 0; seed < 20; seed++) {
+    for (uint64_t seed = 0; seed < 60; seed++) {
         struct fg_random r = fg_random_seeded(seed + 70);
-        begin(&t, 40, 4);
-        for (uint64_t i = 0; i < 160; i++) // costs as sizes: the bound proves little
-            t.choices[i] = (struct fg_choice){.bytes = 1000 * (i % 4) + fg_random_below(&r, 900),
-                                              .cost = -(double)(1000 * (i % 4))};
-        t.k.bytes_max = 60500;
+        begin(&t, 24, 4);
+        for (uint64_t i = 0; i < 96; i++) { // costs almost as sizes: the bound proves little
+            const uint64_t bytes = 1000 * (i % 4) + fg_random_below(&r, 900);
+            t.choices[i] =
+                (struct fg_choice){.bytes = bytes, .cost = -(double)bytes - 30 * fg_random_u01(&r)};
+        }
+        t.k.bytes_max = 36500;
         t.k.states_max = 0;
         assert_int_equal(fg_knapsack_solve(pick, &all, &t.k, &err), 0);
+        assert_true(all.exact);
         t.k.states_max = 16;
         assert_int_equal(fg_knapsack_solve(pick, &few, &t.k, &err), 0);
         assert_true(few.bytes <= t.k.bytes_max && sum(&t, pick).cost == few.cost);
         assert_true(few.n_states <= 16);
         assert_true(few.cost >= all.cost && few.bound <= all.cost + 1e-6);
         assert_true(few.cost - few.bound <= 1000);
+        assert_true(few.exact || few.bound < few.cost);
         joined += !few.exact;
+        worse += few.cost > all.cost;
     }
-    assert_true(joined > 0);
+    assert_true(joined > 30 && worse > 0);
+}
+
+// Of equal costs the fewest bytes are taken, of equal choices the first.
+static void ties_take_fewer_bytes(void **state)
+{
+    static struct instance t;
+    uint64_t pick[3];
+    struct fg_knapsack_result r;
+    struct fg_error err = {0};
+    (void)state;
+    begin(&t, 3, 3);
+    for (uint64_t i = 0; i < 9; i++)
+        t.choices[i] = (struct fg_choice){.bytes = i == 1             ? 4
+                                                   : i == 3 || i == 4 ? 5
+                                                                      : 9,
+                                          .cost = 2};
+    t.k.bytes_max = 100;
+    assert_int_equal(fg_knapsack_solve(pick, &r, &t.k, &err), 0);
+    assert_int_equal(pick[0], 1);
+    assert_int_equal(pick[1], 0);
+    assert_int_equal(pick[2], 0);
 }
 
 int main(void)
@@ -242,6 +268,7 @@ int main(void)
         cmocka_unit_test(edges),
         cmocka_unit_test(many_matrices_are_exact_and_monotone),
         cmocka_unit_test(sums_are_joined_when_there_are_too_many),
+        cmocka_unit_test(ties_take_fewer_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
