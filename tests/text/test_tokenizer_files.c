@@ -435,12 +435,53 @@ static void gguf(void **state)
     }
 }
 
+// What the ids stand for, by hand; a GGUF file and a tokenizer.json that agree have the same.
+static void digests(void **state)
+{
+    (void)state;
+    static const char *const last[] = {"ab", "<s>", "<t>"};
+    struct gguf_case c = {.model = "gpt2", .pre = "qwen2", .merges = {"a b"}, .bos = -1};
+    const struct tokenizer_build b = {.merges = "a b\n",
+                                      .added =
+                                          "[{\"id\":257,\"content\":\"<s>\",\"special\":true},"
+                                          "{\"id\":258,\"content\":\"<t>\",\"special\":false}]"};
+    struct fg_buf bytes = {0};
+    char want[FG_SHA256_HEX], hex[FG_SHA256_HEX];
+    for (unsigned i = 0; i < 259; i++) {
+        const char byte = (char)i, *token = i < 256 ? &byte : last[i - 256];
+        unsigned n = i < 256 ? 1 : (unsigned)strlen(token);
+        const char head[] = {(char)i, (char)(i >> 8), 0, 0, (char)n, 0, 0, 0};
+        fg_buf_add(&bytes, head, sizeof head);
+        fg_buf_add(&bytes, token, n);
+    }
+    assert_true(fg_sha256_hex(bytes.data, bytes.len, want));
+    fg_buf_free(&bytes);
+    struct fg_tokenizer *tok;
+    struct fg_error err = {0};
+    assert_int_equal(open_gguf(&c, &tok, &err), 0);
+    assert_true(fg_tokenizer_digest(tok, hex));
+    assert_string_equal(hex, want);
+    fg_tokenizer_free(tok);
+    struct fg_buf json = tb_json(&b);
+    scratch_write(&scratch, "tokenizer.json", json.data, json.len);
+    fg_buf_free(&json);
+    assert_int_equal(fg_tokenizer_open(&tok, scratch.dir, NULL, &err), 0);
+    assert_true(fg_tokenizer_digest(tok, hex));
+    assert_string_equal(hex, want);
+    fg_tokenizer_free(tok);
+    c.bad = "<u>";
+    assert_int_equal(open_gguf(&c, &tok, &err), 0);
+    assert_true(fg_tokenizer_digest(tok, hex));
+    assert_string_not_equal(hex, want);
+    fg_tokenizer_free(tok);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bad_parts), cmocka_unit_test(missing_byte),   cmocka_unit_test(bad_json),
         cmocka_unit_test(truncated), cmocka_unit_test(bad_companions), cmocka_unit_test(accepted),
-        cmocka_unit_test(gguf),
+        cmocka_unit_test(gguf),      cmocka_unit_test(digests),
     };
     scratch_open(&scratch);
     int rc = cmocka_run_group_tests(tests, NULL, NULL);
