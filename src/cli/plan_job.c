@@ -6,6 +6,7 @@
 #include "cli/plan_args.h"
 #include "cli/provenance.h"
 #include "kernels/kernels.h"
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,11 @@ const struct fg_opt fg_opts_plan_method[] = {
      .def = "off",
      .group = "Run",
      .help = "begin again with what an earlier run finished"},
+    {.name = "dry-run",
+     .kind = FG_OPT_FLAG,
+     .def = "off",
+     .group = "Run",
+     .help = "check the inputs, say what is to be done, write nothing"},
     {0},
 };
 
@@ -118,6 +124,19 @@ static bool on_quantize(void *ctx, uint64_t done, uint64_t total, const char *it
     return fg_signals_pending() == 0;
 }
 
+static void announce(const struct fg_cli_job *j, const struct fg_quantize_info *i, const char *out)
+{
+    char weights[32], memory[32], disk[32];
+    if (j->cli->log.level < FG_LOG_WARN) return;
+    fprintf(stderr,
+            "quantize to %s: %" PRIu64 " matrices, %s; memory %s at most; disk %s; %" PRIu64
+            " of %" PRIu64 " files are finished\n",
+            out, i->n_mats,
+            fg_format_bytes(weights, sizeof weights, i->weight_bytes + i->factor_bytes),
+            fg_format_bytes(memory, sizeof memory, i->peak_bytes),
+            fg_format_bytes(disk, sizeof disk, i->disk_bytes), i->n_done, i->n_files);
+}
+
 int fg_cli_job_quantize(struct fg_cli_job *j, const struct fg_plan *plan, const char *out,
                         bool source_stream, const char *name, struct fg_error *err)
 {
@@ -131,7 +150,10 @@ int fg_cli_job_quantize(struct fg_cli_job *j, const struct fg_plan *plan, const 
     int rc = fg_quantize_open(&q, &o, err);
     if (rc) return rc;
     const struct fg_quantize_info *info = fg_quantize_info(q);
-    if (!info->finished || o.restart) {
+    if (fg_args_flag(&j->cli->args, "dry-run")) {
+        announce(j, info, out);
+        rc = fg_quantize_check(q, err);
+    } else if (!info->finished || o.restart) {
         fg_cli_plan_warn(j->cli, info->list);
         rc = fg_quantize_check(q, err);
         j->bar =

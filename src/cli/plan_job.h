@@ -11,7 +11,7 @@
 #include <stdbool.h>
 
 extern const struct fg_opt fg_opts_plan_eval[];   // --trace, --teacher, --topk, --rows ...
-extern const struct fg_opt fg_opts_plan_method[]; // --method, --memory
+extern const struct fg_opt fg_opts_plan_method[]; // --method, --memory, --restart, --dry-run
 
 // Threads, kernels and what the lists of options own.
 struct fg_cli_job {
@@ -26,7 +26,8 @@ int fg_cli_job_open(struct fg_cli_job *j, struct fg_cli *cli, struct fg_error *e
 void fg_cli_job_free(struct fg_cli_job *j);
 
 // Quantizes by `plan` into `out`, or goes on with it; a bar called `name`. source_stream: see
-// train/quantize.h. Errors: those of fg_quantize_open, _check and _run.
+// train/quantize.h. With --dry-run a line says what it would do, and nothing is done. Errors: those
+// of fg_quantize_open, _check and _run.
 int fg_cli_job_quantize(struct fg_cli_job *j, const struct fg_plan *plan, const char *out,
                         bool source_stream, const char *name, struct fg_error *err);
 

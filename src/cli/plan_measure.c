@@ -32,7 +32,8 @@ struct measure {
     int n_formats;
     const char *exports[FG_Q_N_FORMATS]; // given ones
     uint64_t added;
-    double saved; // when
+    uint64_t wanted; // figures to be measured, with --dry-run
+    double saved;    // when
 };
 
 static int refuse(struct fg_error *err, const char *field, const char *expected, const char *found)
@@ -80,6 +81,11 @@ static int open_table(struct measure *m, struct fg_error *err)
     if (!rc) rc = fg_sens_check(&m->sens, &m->shape, m->out, err);
     if (!rc) fg_sens_set_model(&m->sens, &m->shape);
     return rc;
+}
+
+static bool dry(const struct measure *m)
+{
+    return fg_args_flag(&m->cli->args, "dry-run");
 }
 
 static bool matches(const struct measure *m, const struct fg_sens_unit *unit)
@@ -137,6 +143,25 @@ static bool on_progress(void *ctx, uint64_t done, uint64_t total, const char *it
     return fg_signals_pending() == 0;
 }
 
+// What a run would measure, once its inputs are checked.
+static int count_errors(struct measure *m, const struct fg_quantize_options *o,
+                        struct fg_error *err)
+{
+    struct fg_quantize *q = NULL;
+    int rc = fg_quantize_open(&q, o, err);
+    fg_quantize_free(q);
+    for (uint64_t i = 0; i < m->list.n && !rc; i++) {
+        const struct fg_plan_mat *mat = &m->list.mats[i];
+        const struct fg_sens_unit unit = fg_sens_unit_of(mat);
+        for (int k = 0; k < m->n_formats; k++) {
+            const enum fg_qformat f = m->formats[k];
+            const bool can = mat->rows % fg_qformat_rows_per_index(f) == 0;
+            if (can && matches(m, &unit) && !error_known(m, mat, f)) m->wanted += 2;
+        }
+    }
+    return rc;
+}
+
 static int measure_errors(struct measure *m, struct fg_error *err)
 {
     struct fg_sensitivity_options o = {.quantize = m->job.quantize,
@@ -145,6 +170,7 @@ static int measure_errors(struct measure *m, struct fg_error *err)
                                        .known = error_known,
                                        .result = on_error_figure,
                                        .ctx = m};
+    o.quantize.method = FG_QUANTIZE_GPTQ;
     o.quantize.plan = m->base;
     o.quantize.only = m->only;
     o.quantize.progress = on_progress;
@@ -155,7 +181,8 @@ static int measure_errors(struct measure *m, struct fg_error *err)
                           fg_qformat_name(m->formats[i]));
     }
     int rc = fg_sens_merge(&m->known, &m->sens, m->out, err);
-    if (!rc) rc = fg_sensitivity_run(&o, err);
+    if (rc || dry(m)) return rc ? rc : count_errors(m, &o.quantize, err);
+    rc = fg_sensitivity_run(&o, err);
     fg_progress_end(m->job.bar, rc == 0);
     m->job.bar = NULL;
     return rc;
@@ -214,6 +241,10 @@ static int measure_unit(struct measure *m, struct fg_cli_eval_set *s, const stru
     const enum fg_qformat has = format_in(m, u, f);
     const struct fg_sens_row *row = fg_sens_find(&m->sens, metric, u, has);
     if (row && !restart(m) && strcmp(row->trace_sha256, s->set.sha256) == 0) return 0;
+    if (dry(m)) {
+        m->wanted++;
+        return 0;
+    }
     fg_sens_unit_text(unit, u);
     snprintf(name, sizeof name, "%s-%s", unit, fg_qformat_name(has));
     dir = fg_path_join(m->work, name);
@@ -304,6 +335,10 @@ static int measure_time(struct measure *m, struct times *t, const struct fg_plan
 {
     const struct fg_sens_unit unit = fg_sens_unit_of(mat);
     if (mat->rows % fg_qformat_rows_per_index(f) || !matches(m, &unit)) return 0;
+    if (dry(m)) {
+        m->wanted++;
+        return 0;
+    }
     if (fg_signals_pending())
         return fg_fail(err, FG_EINTERRUPTED, "plan", NULL, NULL, NULL, "stopped");
     double *ns = time_of(t, mat, f);
@@ -370,6 +405,11 @@ static int print_result(const struct measure *m, struct fg_error *err)
 {
     const char *kind = fg_args_text(&m->cli->args, "kind");
     struct fg_jwrite w = {0};
+    if (!m->cli->json && dry(m)) {
+        printf("%s: %" PRIu64 " figures, %" PRIu64 " to be measured\n", m->out, m->sens.n,
+               m->wanted);
+        return fg_out_flush(err);
+    }
     if (!m->cli->json) {
         printf("%s: %" PRIu64 " figures, %" PRIu64 " of them new\n", m->out, m->sens.n, m->added);
         return fg_out_flush(err);
@@ -380,6 +420,7 @@ static int print_result(const struct measure *m, struct fg_error *err)
     fg_jwrite_str(&w, "kind", kind);
     fg_jwrite_uint(&w, "figures", m->sens.n);
     fg_jwrite_uint(&w, "new", m->added);
+    if (dry(m)) fg_jwrite_uint(&w, "to_measure", m->wanted);
     fg_jwrite_end_object(&w);
     return fg_out_json(&w, err);
 }

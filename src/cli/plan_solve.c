@@ -257,7 +257,7 @@ static int print_json(const struct solve *s, const char *out, struct fg_error *e
 
 // ---- the command
 
-static int save(struct solve *s, const char *out, struct fg_error *err)
+static int note(struct solve *s, struct fg_error *err)
 {
     const struct fg_planner_info *info = fg_planner_info(s->planner);
     struct fg_buf command = {0};
@@ -267,9 +267,10 @@ static int save(struct solve *s, const char *out, struct fg_error *err)
     snprintf(s->notes.unit, sizeof s->notes.unit, "%s", fg_planner_unit_name(info->unit));
     snprintf(s->notes.command, sizeof s->notes.command, "%s", command.len ? command.data : "");
     fg_cli_date(s->notes.date);
+    const bool failed = command.failed;
     fg_buf_free(&command);
     fg_plan_set_notes(s->result.plan, &s->notes);
-    return fg_plan_save(s->result.plan, out, err);
+    return failed ? fg_fail_memory(err, "plan", sizeof s->notes.command) : 0;
 }
 
 static void warn_match(const struct solve *s)
@@ -290,7 +291,8 @@ static int solve(struct solve *s, const struct fg_plan_shape *shape, struct fg_e
     if (!rc) rc = fg_planner_sum(&s->before, s->planner, s->from, err);
     if (!rc) rc = fg_planner_solve(&s->result, s->planner, s->budget, s->budget_ns, out, err);
     if (!rc) rc = fg_planner_compare(&s->moves, s->planner, s->from, s->result.plan, err);
-    if (!rc) rc = save(s, out, err);
+    if (!rc) rc = note(s, err);
+    if (!rc && !fg_args_flag(&s->cli->args, "dry-run")) rc = fg_plan_save(s->result.plan, out, err);
     if (rc) return rc;
     warn_match(s);
     return s->cli->json ? print_json(s, out, err) : print_text(s, out, err);
@@ -408,6 +410,11 @@ static const struct fg_opt options[] = {
      .high = 1e6,
      .group = "Choice",
      .help = "measured over predicted KL of an earlier plan"},
+    {.name = "dry-run",
+     .kind = FG_OPT_FLAG,
+     .def = "off",
+     .group = "Run",
+     .help = "print what the plan would be, write nothing"},
     {0},
 };
 static const struct fg_opt *const tables[] = {options, fg_opts_plan_from, fg_opts_plan_changes,

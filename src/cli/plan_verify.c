@@ -126,9 +126,11 @@ static int verify(struct verify *v, struct fg_error *err)
     if (!rc) rc = choose_out(v, err);
     if (!rc) rc = fg_cli_job_open(&v->job, v->cli, err);
     if (!rc) rc = fg_cli_eval_set_open(&v->set, &v->job, err);
-    if (!rc) rc = fg_dir_make(work, err);
+    const bool dry = fg_args_flag(&v->cli->args, "dry-run");
+    if (!rc && !dry) rc = fg_dir_make(work, err);
     if (!rc)
         rc = fg_cli_job_quantize(&v->job, v->plan, v->export_, false, "plan verify: quantize", err);
+    if (!rc && dry) return fg_out_flush(err);
     if (!rc) rc = compare(v, err);
     if (!rc) rc = note(v, err);
     return rc ? rc : print_result(v, err);

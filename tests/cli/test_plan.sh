@@ -66,6 +66,8 @@ compare=(--work work --trace trace --teacher teacher --band-layers 2)
 
 # ---- errors of matrices
 
+measure err err.json --dry-run > out || fail "--dry-run"
+[ "$(cat out)" = "err.json: 0 figures, 208 to be measured" ] && [ ! -e err.json ] || fail "--dry-run: $(cat out)"
 measure err err.json > out || fail "measure err"
 [ "$(cat out)" = "err.json: 208 figures, 208 of them new" ] || fail "figures: $(cat out)" # 26 matrices, 4 formats, 2
 for unit in 0.gate 3.o 2.out head; do
@@ -87,6 +89,8 @@ refused 2 '--kind' measure -m "$model" --out x --calib calib
 
 # ---- parts of the model
 
+measure band sens.json "${compare[@]}" --dry-run > out || fail "--dry-run"
+[ "$(cat out)" = "sens.json: 0 figures, 5 to be measured" ] && [ ! -e work ] || fail "--dry-run: $(cat out)"
 measure band sens.json "${compare[@]}" > out || fail "measure band"
 [ "$(cat out)" = "sens.json: 5 figures, 5 of them new" ] || fail "bands: $(cat out)"
 grep -q '"unit": "mixer:2-3", "format": "v2x16", "metric": "kl", "value": [0-9.e-]*, "ci95": \[[^]]*\], "tokens": 115, "trace_sha256": "[0-9a-f]\{64\}"' sens.json ||
@@ -148,7 +152,10 @@ solve() { # OUT OPTIONS...
 }
 
 base=$(size release-0.2)
+solve plan.json --budget-bytes $((base - 2000)) --dry-run > dry || fail "--dry-run"
+[ ! -e plan.json ] || fail "--dry-run wrote a plan"
 solve plan.json --budget-bytes $((base - 2000)) > out || fail "solve"
+cmp dry out || fail "--dry-run says something else"
 grep -q '^23 of 26 matrices are chosen; errors of 23 measured in every format' out || fail "inputs: $(cat out)"
 grep -q '4 bands, 4 with losses of each layer; head measured; rho 1$' out || fail "bands: $(cat out)"
 grep -q 'no plan costs less' out || fail "exactness: $(cat out)"
@@ -209,6 +216,7 @@ verify() { # PLAN OPTIONS...
     shift
     "$FORGE" plan verify --plan "$plan" -m "$model" --calib calib --seq 48 --holdout 0 --trace trace --teacher teacher -q "$@"
 }
+verify plan.json --work verified --dry-run > out && [ ! -s out ] && [ ! -e verified ] || fail "--dry-run"
 verify plan.json --work verified > out || fail "verify"
 grep -q '^KL [0-9.e-]* \[.*\] over 115 positions' out || fail "verified: $(cat out)"
 kl=$(grep -o '"verified": {"kl": [^,]*' plan.json | sed 's/.*: //')
