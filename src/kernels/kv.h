@@ -36,8 +36,8 @@
 // A segment is the left fold of its tiles, ascending; a row the left fold of its segments; the
 // result is o[d] / l.
 // QUERY in INT8: two digits of base 255, as fg_quantize2_fn (lut.h) makes them of the row as one
-// block, with its s; qs = s * scale. One digit costs more than all else in `fast`
-// (bench/RESULTS.md), and a second one no reading of keys.
+// block, with its s; qs = s * scale. One digit doubles what `fast` costs on heads of 64
+// (bench/RESULTS.md); the second needs no other reading of keys.
 #ifndef FG_KERNELS_KV_H
 #define FG_KERNELS_KV_H
 #include "base/kv_format.h"
