@@ -46,7 +46,7 @@ static int measure(struct fg_fit_error *e, double *trace, double *row_error,
     const int64_t most = m->rows < CHUNK ? m->rows : CHUNK;
     struct measuring c = {.m = m, .W = W};
     c.E = malloc((size_t)(most * m->cols) * sizeof *c.E);
-    c.sum = malloc((size_t)most * sizeof *c.sum);
+    c.sum = calloc((size_t)most, sizeof *c.sum);
     int rc = 0;
     if (!c.E || !c.sum) rc = fg_fail_memory(err, "errors", (uint64_t)(most * m->cols) * 4);
     *e = (struct fg_fit_error){0};
@@ -115,7 +115,7 @@ static int refine(const struct fg_gptq_job *job, struct fg_gptq_stats *stats,
     const int64_t groups = job->rows / fg_qformat_rows_per_index(job->rounder.format),
                   items = (groups + ROWS_PER_ITEM - 1) / ROWS_PER_ITEM;
     const size_t data_bytes = (size_t)(groups * fg_gptq_row_bytes(job));
-    double *errors = malloc((size_t)job->rows * 2 * sizeof *errors);
+    double *errors = calloc((size_t)job->rows, 2 * sizeof *errors);
     int64_t *counts = malloc((size_t)items * 2 * sizeof *counts), returned = 0;
     uint8_t *before = malloc(data_bytes);
     struct settling s = {.job = job, .before = before, .was = errors, .moved = counts};

@@ -127,7 +127,6 @@ static void trace_tile(void *ctx, int64_t item, int worker)
     const int64_t to = t->tiles - 1 - item % t->tiles, j0 = to * TILE, nj = least(TILE, n - j0);
     float *h = t->scratch + worker * (int64_t)(2 * TILE * TILE), *product = h + TILE * TILE;
     double *sum = t->sum + to * t->rows + r0;
-    memset(sum, 0, (size_t)rows * sizeof *sum);
     for (int64_t from = 0; from <= to; from++) {
         const int64_t i0 = from * TILE, ni = least(TILE, n - i0);
         const float times = from < to ? 2.0f : 1.0f;
@@ -158,8 +157,9 @@ double fg_hessian_error(const struct fg_hessian *h, const float *E, int64_t rows
                         struct fg_pool *pool)
 {
     struct tracing t = {.h = h, .E = E, .rows = rows, .tiles = (h->n + TILE - 1) / TILE};
-    t.scratch = malloc((size_t)fg_job_threads(pool) * 2 * TILE * TILE * sizeof *t.scratch);
-    t.sum = malloc((size_t)(t.tiles * rows) * sizeof *t.sum);
+    t.scratch =
+        fg_alloc_aligned((uint64_t)fg_job_threads(pool) * 2 * TILE * TILE * sizeof *t.scratch);
+    t.sum = calloc((size_t)(t.tiles * rows), sizeof *t.sum);
     double total = NAN;
     if (t.scratch && t.sum) {
         openblas_set_num_threads(1);

@@ -153,8 +153,9 @@ static void independent_columns(void **state)
 static const void *tensor(const struct fg_checkpoint *c, const char *name, uint64_t bytes)
 {
     const struct fg_st_tensor *t = fg_checkpoint_find(c, name);
-    if (!t || t->bytes != bytes) fail_msg("%s", name);
-    return t->data;
+    if (t && t->bytes == bytes) return t->data;
+    fail_msg("%s", name);
+    return NULL;
 }
 
 static void same_as_the_paper(void **state)
@@ -172,10 +173,12 @@ static void same_as_the_paper(void **state)
     int compared = 0;
     for (size_t i = 0; i < FG_COUNT(formats); i++) {
         const int d = fg_qformat_rows_per_index(formats[i]), K = fg_qformat_entries(formats[i]);
+        const size_t lut_bytes = (size_t)K * (size_t)d * 2;
+        const uint64_t n_codes = ROWS * COLS / (uint64_t)d;
         uint16_t lut[128];
         char name[64];
         snprintf(name, sizeof name, "%s.lut", fg_qformat_name(formats[i]));
-        if (K) memcpy(lut, tensor(ck, name, (uint64_t)(K * d * 2)), (size_t)(K * d * 2));
+        if (K) memcpy(lut, tensor(ck, name, lut_bytes), lut_bytes);
         for (int order = FG_GPTQ_ORDER_ACT; order <= FG_GPTQ_ORDER_NONE; order++) {
             factorize(&c, (enum fg_gptq_order)order, 0.01);
             for (int weighted = 0; weighted < d; weighted++) {
@@ -185,7 +188,7 @@ static void same_as_the_paper(void **state)
                          order == FG_GPTQ_ORDER_ACT ? "act" : "none",
                          weighted ? "weighted" : "plain");
                 snprintf(name, sizeof name, "%s.codes", stem);
-                const uint8_t *codes = tensor(ck, name, (uint64_t)(ROWS / d * COLS));
+                const uint8_t *codes = tensor(ck, name, n_codes);
                 double error;
                 snprintf(name, sizeof name, "%s.error", stem);
                 memcpy(&error, tensor(ck, name, sizeof error), sizeof error);
@@ -206,7 +209,7 @@ static void same_as_the_paper(void **state)
                                          (int)j);
                         }
                     }
-                    if (K) assert_memory_equal(r.lut, lut, (size_t)(K * d * 2));
+                    if (K) assert_memory_equal(r.lut, lut, lut_bytes);
                     assert_true(r.inertia == 0);
                     assert_true(fabs(stats.error - error) <= 1e-5 * error);
                     assert_true(isnan(stats.error_rtn) && stats.error_pass == stats.error);
@@ -323,9 +326,9 @@ static void synthetic_reference(void **state)
                 if (order == FG_GPTQ_ORDER_ACT) rtn[i] += stats.error_rtn / stats.signal / DRAWS;
                 error[i][order] += stats.error_pass / stats.signal / DRAWS;
                 if (o.refine) refined[i] += stats.error / stats.signal / DRAWS;
+                const size_t entries = (size_t)fg_qformat_entries(want[i].f);
                 memcpy(lut[i], r.lut,
-                       (size_t)(fg_qformat_entries(want[i].f) *
-                                fg_qformat_rows_per_index(want[i].f) * 2));
+                       entries * (size_t)fg_qformat_rows_per_index(want[i].f) * sizeof **lut);
                 fg_fit_free(&r);
             }
             fg_gptq_factor_free(&c.f);
