@@ -1,0 +1,168 @@
+#!/usr/bin/env python3
+"""Quality of a model's quantizations: exports by several plans and options, and other programs' files, all by KL from the same
+teacher over the same positions. Finished exports and reports are taken as they are, so that a run that was stopped goes on.
+
+Usage: run.py --forge PATH --model DIR --calib ROWS --eval ROWS --out DIR [--ncal 64] [--peers DIR] [--only REGEX] [--list]
+
+Writes OUT/exports/NAME, OUT/reports/NAME (forge eval kl), OUT/results.json and OUT/results.md. --peers: directory of *.gguf with
+peers.json (peers.py). plot.py makes the picture of results.json.
+"""
+import argparse
+import glob
+import json
+import os
+import re
+import subprocess
+import time
+
+# name: (plan, further options of forge quantize). A plan in braces is a plan file's content.
+PLANS = {
+    "all-v2x16": ("all-v2x16", []),
+    "release-0.1-like": ('{"defaults": {"mlp": "v2x16", "mixer": "lut4", "kv": "int8", "head": "lut4"}}', []),
+    "all-v2x64": ("all-v2x64", []),
+    "release-0.2": ("release-0.2", []),
+    "all-lut4": ("all-lut4", []),
+    "all-int8": ('{"defaults": {"mlp": "int8", "mixer": "int8", "kv": "int8", "head": "int8"}}', ["--lr-rank", "0"]),
+}
+# One option changed at a time, on release-0.2.
+CHANGES = {
+    "rtn": ["--method", "rtn"],
+    "aw0": ["--aw", "0"],
+    "row-weight0": ["--row-weight", "0"],
+    "plain-basis": ["--basis", "plain"],
+    "mix-rot-none": ["--mix-rot", "none"],
+    "lr0": ["--lr-rank", "0"],
+    "lr-after": ["--lr-iters", "1"],
+    "lr-diag": ["--lr-fit", "diag"],
+    "lr-full": ["--lr-fit", "full"],
+    "order-none": ["--order", "none"],
+    "refine1": ["--refine", "1"],
+    "refine3": ["--refine", "3"],
+    "full-refine3": ["--lr-fit", "full", "--refine", "3"],
+}
+
+
+def run(a, args):
+    print("+", " ".join(args), flush=True)
+    start = time.time()
+    p = subprocess.run(args, stdout=subprocess.PIPE, text=True)
+    if p.returncode:
+        raise SystemExit(f"{args[1]}: exit {p.returncode}")
+    return p.stdout, time.time() - start
+
+
+def quantize(a, name, plan, options):
+    out = os.path.join(a.out, "exports", name)
+    if os.path.exists(os.path.join(out, "export.json")):
+        return out
+    if plan.startswith("{"):
+        file = os.path.join(a.out, f"{name}.plan.json")
+        with open(file, "w") as f:
+            f.write(plan)
+        plan = file
+    data = [] if "rtn" in options else ["--calib", a.calib, "--ncal", str(a.ncal)]
+    run(a, [a.forge, "quantize", "-m", a.model, "-o", out, "--plan", plan, "--no-progress", *data, *options])
+    return out
+
+
+def teacher(a):
+    out = os.path.join(a.out, "teacher")
+    if not os.path.exists(os.path.join(out, "index.json")):
+        run(a, [a.forge, "teacher", "-m", a.model, "--trace", a.eval, "--topk", "512", "--out", out, "--no-progress"])
+    return out
+
+
+def evaluate(a, name, model, cache):
+    out = os.path.join(a.out, "reports", name)
+    summary = os.path.join(out, "summary.json")
+    if not os.path.exists(summary):
+        run(a, [a.forge, "eval", "kl", "-m", model, "--trace", a.eval, "--teacher", cache, "-o", out, "--no-progress"])
+    with open(summary) as f:
+        return json.load(f)
+
+
+def compare(a, x, y):
+    """Ratio y / x of mean KL with its interval."""
+    out, _ = run(a, [a.forge, "eval", "kl", "compare", "--json", os.path.join(a.out, "reports", x),
+                     os.path.join(a.out, "reports", y)])
+    return json.loads(out)
+
+
+def export_bytes(path):
+    """Bytes that a token reads, and the embedding."""
+    with open(os.path.join(path, "export.json")) as f:
+        b = json.load(f)["bytes"]
+    return b["weights"] + b["factors"] + b["small"], b["embed"]
+
+
+def jobs(a):
+    """(name, kind, what), forge's first."""
+    out = [(n, "forge", p) for n, p in PLANS.items()]
+    out += [(f"release-0.2+{n}", "forge", ("release-0.2", o)) for n, o in CHANGES.items()]
+    for f in sorted(glob.glob(os.path.join(a.out, "plans", "*.json"))):
+        out.append((os.path.basename(f)[:-5], "forge", (f, [])))
+    if a.peers:
+        out += [("llama.cpp/" + os.path.basename(f)[:-5], "gguf", f) for f in sorted(glob.glob(a.peers + "/*.gguf"))
+                if "imatrix" not in f]
+    return [j for j in out if not a.only or re.search(a.only, j[0])]
+
+
+def table(rows):
+    lines = ["| what | bytes per token, MB | with embedding, MB | mean KL | 95 % | median | p99 | top-1 | ppl |",
+             "| --- | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: |"]
+    for r in sorted(rows, key=lambda r: r["token_bytes"]):
+        lines.append(f"| {r['name']} | {r['token_bytes'] / 1e6:.1f} | {r['total_bytes'] / 1e6:.1f} | {r['mean_kl']:.4f} | "
+                     f"{r['ci95'][0]:.4f} to {r['ci95'][1]:.4f} | {r['median_kl']:.4f} | {r['p99_kl']:.3f} | "
+                     f"{100 * r['top1']:.2f} % | {r['ppl']:.3f} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    p = argparse.ArgumentParser()
+    for name in ("--forge", "--model", "--calib", "--eval", "--out"):
+        p.add_argument(name, required=True)
+    p.add_argument("--ncal", type=int, default=64)
+    p.add_argument("--peers")
+    p.add_argument("--only")
+    p.add_argument("--list", action="store_true")
+    a = p.parse_args()
+    if a.list:
+        print("\n".join(j[0] for j in jobs(a)))
+        return
+    os.makedirs(a.out, exist_ok=True)
+    peers = {}
+    if a.peers:
+        with open(os.path.join(a.peers, "peers.json")) as f:
+            peers = json.load(f)
+    cache, rows = teacher(a), []
+    control = evaluate(a, "control", a.model, cache)
+    for name, kind, what in jobs(a):
+        if kind == "forge":
+            path = quantize(a, name, *what)
+            token, embed = export_bytes(path)
+            total = token + embed
+        else:
+            path = what
+            entry = peers["files"][os.path.basename(what)[:-5]]
+            token = total = entry["tensor_bytes"]
+        s = evaluate(a, name.replace("/", "-"), path, cache)
+        rows.append({"name": name, "kind": kind, "token_bytes": token, "total_bytes": total, "mean_kl": s["mean_kl"],
+                     "ci95": s["mean_kl_ci95"], "median_kl": s["median_kl"], "p99_kl": s["p99_kl"], "top1": s["top1"],
+                     "ppl": s["ppl"], "positions": s["positions"], "model_digest": s["model_digest"]})
+        print(f"{name}: {token / 1e6:.1f} MB, KL {s['mean_kl']:.4f}", flush=True)
+        with open(os.path.join(a.out, "results.json"), "w") as f:
+            json.dump({"control": {k: control[k] for k in ("mean_kl", "max_kl", "top1", "ref_ppl", "positions")},
+                       "rows": rows}, f, indent=1)
+        with open(os.path.join(a.out, "results.md"), "w") as f:
+            f.write(table(rows))
+    for r in rows:
+        if not r["name"].startswith("release-0.2+") or "release-0.2" not in [x["name"] for x in rows]:
+            continue
+        r["against_release"] = compare(a, "release-0.2", r["name"])
+    with open(os.path.join(a.out, "results.json"), "w") as f:
+        json.dump({"control": {k: control[k] for k in ("mean_kl", "max_kl", "top1", "ref_ppl", "positions")},
+                   "rows": rows}, f, indent=1)
+
+
+if __name__ == "__main__":
+    main()
