@@ -296,10 +296,11 @@ static void synthetic_reference(void **state)
         enum fg_qformat f;
         bool row_weight;
         double rtn, act, none;
-    } want[] = {{"v2x16", FG_Q_V2X16, false, 0.1117, 0.0452, 0.0462},
-                {"v2x64", FG_Q_V2X64, false, 0.0304, 0.01215, 0.01238},
-                {"lut4", FG_Q_LUT4, false, 0.00974, 0.00386, 0.00392},
-                {"v2x64, row weight", FG_Q_V2X64, true, 0, 0.01147, 0}};
+        double left; // of the error at most, by four sweeps of refinement: ours
+    } want[] = {{"v2x16", FG_Q_V2X16, false, 0.1117, 0.0452, 0.0462, 0.8955},
+                {"v2x64", FG_Q_V2X64, false, 0.0304, 0.01215, 0.01238, 0.911},
+                {"lut4", FG_Q_LUT4, false, 0.00974, 0.00386, 0.00392, 0.935},
+                {"v2x64, row weight", FG_Q_V2X64, true, 0, 0.01147, 0, 0.9325}};
     double rtn[4] = {0}, error[4][2] = {{0}}, refined[4] = {0};
     struct fg_pool *pool;
     assert_int_equal(fg_pool_new(&pool, 2, NULL), 0);
@@ -347,7 +348,7 @@ static void synthetic_reference(void **state)
         assert_true(fabs(error[i][0] / want[i].act - 1) <= 0.06);
         assert_true(error[i][0] < error[i][1]);
         assert_true(error[i][0] < 0.5 * rtn[i]);
-        assert_true(refined[i] < 0.96 * error[i][0]);
+        assert_true(refined[i] < want[i].left * error[i][0]);
     }
     const double gap = (error[0][0] - error[1][0]) / (error[0][0] - error[2][0]);
     if (!(fabs(gap - 0.80) <= 0.02)) fail_msg("the gap is closed by %g", gap);

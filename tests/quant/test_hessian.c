@@ -438,6 +438,9 @@ static void numbers_that_are_refused(void **state)
                                                "layers.7.q", NULL, &err),
                              FG_EINPUT);
             assert_string_equal(err.field, "layers.7.q");
+            assert_string_equal(err.expected, cases[c].i == cases[c].j
+                                                  ? "a diagonal of finite numbers, 0 and more"
+                                                  : "finite numbers");
             assert_null(f.U);
         }
         fg_hessian_free(&h);
