@@ -152,7 +152,10 @@ static int check_prompts(struct fg_check_result *r, const struct fg_check_job *j
         if (rc) break;
         char **more = realloc(ids, (r->n_prompts + p.n) * sizeof *ids);
         if (!more) rc = fg_fail_memory(err, WHAT, (r->n_prompts + p.n) * sizeof *ids);
-        if (more) ids = more;
+        if (more) {
+            ids = more;
+            memset(ids + r->n_prompts, 0, p.n * sizeof *ids);
+        }
         for (size_t i = 0; i < p.n && !rc; i++) {
             rc = stopped(job, err);
             if (!rc && !(ids[r->n_prompts] = strdup(p.item[i].id)))
@@ -163,7 +166,7 @@ static int check_prompts(struct fg_check_result *r, const struct fg_check_job *j
         }
         fg_prompts_free(&p);
     }
-    for (size_t i = 0; i < r->n_prompts; i++)
+    for (size_t i = 0; ids && i < r->n_prompts; i++)
         free(ids[i]);
     free(ids);
     fg_gram_index_free(&before);

@@ -153,8 +153,9 @@ static const char *const twist[] = {
 static const char *const flaw[] = {
     "```python\ndef median(v):\n    v.sort()\n    return v[len(v) / 2]\n```",
     "```c\n#define SQUARE(x) x * x\nint area = SQUARE(side + 1);\n```",
-    "```c\nstruct node *pop(struct node **head)\n{\n    free(*head);\n    *head = (*head)->next;\n "
-    "   return *head;\n}\n```",
+    ("```c\nstruct node *pop(struct node **head)\n{\n    free(*head);\n    *head = "
+     "(*head)->next;\n "
+     "   return *head;\n}\n```"),
     "```go\nm := map[string]int{}\ngo func() { m[\"a\"]++ }()\nfmt.Println(m[\"a\"])\n```",
     "```rust\nlet total: u32 = prices.iter().map(|p| p * 100.0).sum::<f32>() as u32;\n```",
     "```javascript\nif (user.age == '18' || user.role = 'admin') allow();\n```",
@@ -166,8 +167,8 @@ static const char *const flaw[] = {
     "```typescript\nconst ids = await Promise.all(rows.forEach(r => save(r)));\n```",
     "```haskell\nfact n = n * fact (n - 1)\nfact 0 = 1\n```",
     "```ruby\nnames = users.map { |u| u.name if u.active }\nputs names.sort.first(3)\n```",
-    "```csharp\nforeach (var f in Directory.GetFiles(dir)) using (var s = File.OpenRead(f)) "
-    "tasks.Add(s.CopyToAsync(target));\n```",
+    ("```csharp\nforeach (var f in Directory.GetFiles(dir)) using (var s = File.OpenRead(f)) "
+     "tasks.Add(s.CopyToAsync(target));\n```"),
     "```swift\nlet index = text.index(text.startIndex, offsetBy: 300)\nprint(text[index])\n```",
 };
 
@@ -179,8 +180,8 @@ static const char *const verdict[] = {
 static const char *const code_prompt[] = {
     "In @{tongue}: code that @{job_code}. @{twist} @{tone}",
     "Sketch a module, @{tongue} preferred, which @{job_code}. @{twist} @{twist#2}",
-    "@{who} wants a tool that @{job_code}; @{who#2} wants one that @{job_code#2}. One design, in "
-    "@{tongue}? @{twist}",
+    ("@{who} wants a tool that @{job_code}; @{who#2} wants one that @{job_code#2}. One design, in "
+     "@{tongue}? @{twist}"),
     "@{verdict} @{tone}\n\n@{flaw}",
     "@{flaw}\n\n@{verdict} @{verdict#2} Then rewrite it in @{tongue}.",
     "Give me pseudocode, then @{tongue}, for a thing that @{job_code}. @{twist}",
@@ -267,8 +268,8 @@ static const char *const math_prompt[] = {
     "Connect @{theorem} with @{theorem#2}. @{chore}",
     "@{who} @{deal}; @{who#2} @{deal#2}. Who is ahead after @{n:2:20} rounds? @{tone}",
     "@{who} @{deal}. Vary one number until the answer flips. @{tone}",
-    "Evaluate @{n:11:99} x @{n:101:989} - @{n:2:9}^@{n:3:6} mentally and narrate the shortcuts. "
-    "@{tone}",
+    ("Evaluate @{n:11:99} x @{n:101:989} - @{n:2:9}^@{n:3:6} mentally and narrate the shortcuts. "
+     "@{tone}"),
     "Let p = @{n:11:61} and q = @{n:62:97}. @{wonder} the residues of @{n:2:9} modulo pq. @{tone}",
     "Does @{theorem} say anything about @{object}? @{tone}",
 };
@@ -465,16 +466,16 @@ static const char *const edit[] = {
 };
 
 static const char *const draft[] = {
-    "It is with great pleasure that the committee announces, after @{n:2:9} months of "
-    "deliberation, that @{subject} shall henceforth be commemorated",
-    "@{who} stood at the window. Outside, @{subject}; inside, the kettle and @{n:2:12} unanswered "
-    "letters",
-    "Our quarterly synergy @{n:10:99} leverages @{subject} to unlock value for @{level} going "
-    "forward",
-    "Nobody in the valley remembered when @{who} had begun to talk about @{subject}, only that it "
-    "never stopped",
-    "Dear neighbours, concerning @{subject}: the @{n:2:28}th will be noisy, and @{who} regrets "
-    "this deeply",
+    ("It is with great pleasure that the committee announces, after @{n:2:9} months of "
+     "deliberation, that @{subject} shall henceforth be commemorated"),
+    ("@{who} stood at the window. Outside, @{subject}; inside, the kettle and @{n:2:12} unanswered "
+     "letters"),
+    ("Our quarterly synergy @{n:10:99} leverages @{subject} to unlock value for @{level} going "
+     "forward"),
+    ("Nobody in the valley remembered when @{who} had begun to talk about @{subject}, only that it "
+     "never stopped"),
+    ("Dear neighbours, concerning @{subject}: the @{n:2:28}th will be noisy, and @{who} regrets "
+     "this deeply"),
 };
 
 static const char *const writing_prompt[] = {
@@ -557,15 +558,15 @@ static const char *const dilemma[] = {
 };
 
 static const char *const reasoning_prompt[] = {
-    "Known: @{puzzle_rule}; @{puzzle_rule#2}; @{puzzle_rule#3}; @{puzzle_rule#4}; "
-    "@{puzzle_rule#5}. Is it consistent? Enumerate the possibilities. @{tone}",
+    ("Known: @{puzzle_rule}; @{puzzle_rule#2}; @{puzzle_rule#3}; @{puzzle_rule#4}; "
+     "@{puzzle_rule#5}. Is it consistent? Enumerate the possibilities. @{tone}"),
     "Plan: @{errand}, but @{hitch} and @{hitch#2}. Compare at least @{n:2:4} plans. @{tone}",
-    "@{who} must @{errand} and then @{errand#2}; @{hitch}. Work backwards from the deadline. "
-    "@{tone}",
+    ("@{who} must @{errand} and then @{errand#2}; @{hitch}. Work backwards from the deadline. "
+     "@{tone}"),
     "@{dilemma} Argue both sides, quantify, decide. @{tone}",
     "@{dilemma} @{dilemma#2} Show that your answers are compatible. @{tone}",
-    "Rules of a game: @{puzzle_rule}; @{puzzle_rule#2}; @{puzzle_rule#3}. @{who} moves first. Is "
-    "there a winning strategy? @{tone}",
+    ("Rules of a game: @{puzzle_rule}; @{puzzle_rule#2}; @{puzzle_rule#3}. @{who} moves first. Is "
+     "there a winning strategy? @{tone}"),
 };
 const struct fg_phrase_list fg_eval_reasoning[] = {
     {"prompt", reasoning_prompt, sizeof reasoning_prompt / sizeof reasoning_prompt[0]},

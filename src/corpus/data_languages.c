@@ -56,8 +56,8 @@ LANGUAGE(de);
 
 static const char *const fr_prompt[] = {
     "Explique @{who} le sujet suivant : @{topic}. @{how}",
-    "Je prépare un exposé sur « @{topic} » destiné @{who}. Propose un plan en @{n:3:7} parties. "
-    "@{how}",
+    ("Je prépare un exposé sur « @{topic} » destiné @{who}. Propose un plan en @{n:3:7} parties. "
+     "@{how}"),
     "Écris une scène de théâtre de @{n:6:14} répliques autour de ce thème : @{topic}. @{how}",
     "Quelles idées reçues circulent à propos de ceci : @{topic} ? @{how}",
     "Rédige une lettre adressée @{who} ; objet : @{topic}. @{how}",

@@ -1,5 +1,6 @@
 // corpus/phrase.c: slots and what they are bound to.
 #include "corpus/phrase.h"
+#include <inttypes.h>
 #include <string.h>
 
 static const struct fg_phrase_list *find_list(const struct fg_phrase *p, const char *name, size_t n)
@@ -146,8 +147,8 @@ static bool put_drawn(struct fg_random *r, struct fg_buf *out, const char *slot,
     if (n > 2 && memcmp(slot, "n:", 2) == 0) {
         size_t at = 2;
         int64_t low = number_at(slot, n, &at), high = number_at(slot, n, &at);
-        fg_buf_printf(out, "%lld",
-                      (long long)(low + (int64_t)fg_random_below(r, (uint64_t)(high - low + 1))));
+        int64_t drawn = low + (int64_t)fg_random_below(r, (uint64_t)(high - low + 1));
+        fg_buf_printf(out, "%" PRId64, drawn);
         return true;
     }
     for (size_t k = 0; k < sizeof kinds / sizeof kinds[0]; k++) {

@@ -100,7 +100,7 @@ static int take_line(const struct fg_lines *l, struct fg_prompts *out, const cha
         rc = fg_lines_fail(l, err, "messages", "an array of messages", "%s",
                            messages && messages->kind == FG_JARRAY ? "an empty one"
                                                                    : fg_jval_kind(messages));
-    for (size_t i = 0; !rc && i < messages->n; i++) {
+    for (size_t i = 0; !rc && messages && i < messages->n; i++) {
         const struct fg_jval *m = &messages->items[i];
         if (m->kind != FG_JOBJECT)
             rc = fg_lines_fail(l, err, "messages", "objects", "%s", fg_jval_kind(m));

@@ -200,7 +200,7 @@ static bool draw(struct maker *m, int kind, size_t number, int attempt, const ch
     const struct kind *k = &m->kinds[kind];
     const struct fg_phrase_list *scopes[SCOPES] = {k->lists, m->common, NULL, NULL};
     const struct fg_toolset *set = NULL;
-    size_t n = 0;
+    size_t n = 1; // each table has one entry at least
     if (k->languages) {
         while (k->languages[n].name)
             n++;

@@ -36,7 +36,7 @@ bool fg_sequences_add(struct fg_sequences *s, const char *id, const char *kind, 
     }
     struct fg_sequence q = {.id = strdup(id),
                             .kind = strdup(kind),
-                            .ids = malloc((size_t)n * sizeof *ids),
+                            .ids = n > 0 ? malloc((size_t)n * sizeof *ids) : NULL,
                             .n_prompt = n_prompt,
                             .n = n};
     if (!q.id || !q.kind || !q.ids) {
@@ -120,18 +120,19 @@ static int take_line(struct fg_sequences *out, const struct fg_lines *l, const c
 {
     char id[NAME_MAX_BYTES + 1], kind[NAME_MAX_BYTES + 1], finish[NAME_MAX_BYTES + 1];
     struct fg_jdoc doc;
-    size_t n_prompt, n_reply, got = 0;
+    size_t n_prompt = 0, n_reply = 0, got = 0;
     int32_t *ids = NULL;
     int rc = fg_lines_parse(l, text, n, &doc, err);
     if (rc) return rc;
     rc = take_name(l, &doc.root, "id", 1, id, err);
     if (!rc) rc = take_name(l, &doc.root, "kind", 0, kind, err);
     if (!rc) rc = take_name(l, &doc.root, "finish", 1, finish, err);
-    if (!rc && strcmp(finish, "stop") && strcmp(finish, "length") && strcmp(finish, "context"))
+    if (!rc && strcmp(finish, "stop") != 0 && strcmp(finish, "length") != 0 &&
+        strcmp(finish, "context") != 0)
         rc = fg_lines_fail(l, err, "finish", "stop, length or context", "another word");
     if (!rc) rc = count_ids(l, &doc.root, "prompt", &n_prompt, err);
     if (!rc) rc = count_ids(l, &doc.root, "reply", &n_reply, err);
-    if (!rc && !(ids = malloc((n_prompt + n_reply) * sizeof *ids)))
+    if (!rc && !(ids = calloc(n_prompt + n_reply + 1, sizeof *ids)))
         rc = fg_fail_memory(err, WHAT, (n_prompt + n_reply) * sizeof *ids);
     if (!rc) rc = take_ids(l, &doc.root, "prompt", ids, &got, err);
     if (!rc) rc = take_ids(l, &doc.root, "reply", ids, &got, err);
