@@ -84,6 +84,21 @@ struct fg_kv_head {
 typedef bool (*fg_kv_store_fn)(const struct fg_kv_head *h, int64_t pos, const float *k,
                                const float *v);
 
+// Chooses the codes of an INT8 key that is stored at `pos` again, so that its products with queries
+// come out better at the same scale: k [D] is what was stored, q [n][ldq] the queries of its own
+// row (in the basis of k), which tell where queries of its head point. Of e = k - code * s the
+// error
+//   sum_j (u_j . e)^2 + e . e,  u_j = q_j / sqrt(FG_KV_RIDGE * sum q^2 / D),
+// is brought down by rounding dims D - 1 .. 0 in turn, each to its value plus what the errors so
+// far ask of it (error feedback as in GPTQ, arXiv 2210.17323; H = I + U^T U). More than
+// FG_KV_DIRECTIONS queries are summed into as many, j into j mod FG_KV_DIRECTIONS. Queries of zeros
+// or beyond all bounds change nothing. The same in every instruction set: plain C, FP32, in this
+// order.
+#define FG_KV_DIRECTIONS 8
+#define FG_KV_RIDGE 0.3f
+void fg_kv_shape_key(const struct fg_kv_head *h, int64_t pos, const float *k, const float *q,
+                     int64_t n, int64_t ldq);
+
 // Query rows that share a KV head.
 struct fg_attn_rows {
     int64_t n;

@@ -38,6 +38,7 @@ static void store(const struct job *j, const struct fg_kernels *kn, int64_t t, i
                   const float *k, const float *v)
 {
     const int64_t D = j->c->head_dim;
+    const float *q = j->ws->qx + (j->t0 * j->c->n_heads + (h * j->T + t) * j->G) * j->W;
     float kr[FG_KV_WIDTH_MAX], vr[FG_KV_WIDTH_MAX];
     if (j->state->rotated) {
         kn->rotate(kr, k, j->ws->no_signs, D, D);
@@ -47,6 +48,8 @@ static void store(const struct job *j, const struct fg_kernels *kn, int64_t t, i
     }
     if (!kn->kv_store(&j->kv[h], j->state->pos + t, k, v))
         atomic_store_explicit(&j->ws->not_finite, true, memory_order_relaxed);
+    else if (j->ws->attention == FG_ATTENTION_STORED)
+        fg_kv_shape_key(&j->kv[h], j->state->pos + t, k, q, j->G, j->W);
 }
 
 // Query and key heads of rows [t0, t1) of the span: norm, rotary; keys and values into the cache.

@@ -419,13 +419,149 @@ static void test_any_order(void **state)
         }
 }
 
+// ---- codes against queries
+
+// What the rounding of dim i aims at, in double: the value of x_i - e_i for which the least error
+// over free dims below i is least, given the errors of those above; by elimination in I + U U^T.
+static double aim(const double *u, int64_t r, int64_t i, const double *error, int64_t D, double x)
+{
+    const int64_t n = i + 1;
+    double *m = calloc((size_t)(n * (n + 1)), sizeof *m);
+    assert_non_null(m);
+    for (int64_t a = 0; a < n; a++) {
+        for (int64_t b = 0; b < n; b++) {
+            m[a * (n + 1) + b] = a == b;
+            for (int64_t j = 0; j < r; j++)
+                m[a * (n + 1) + b] += u[a * r + j] * u[b * r + j];
+        }
+        for (int64_t f = n; f < D; f++)
+            for (int64_t j = 0; j < r; j++)
+                m[a * (n + 1) + n] -= u[a * r + j] * u[f * r + j] * error[f];
+    }
+    for (int64_t c = 0; c < n; c++) // positive definite: no pivots
+        for (int64_t a = c + 1; a < n; a++) {
+            const double f = m[a * (n + 1) + c] / m[c * (n + 1) + c];
+            for (int64_t b = c; b <= n; b++)
+                m[a * (n + 1) + b] -= f * m[c * (n + 1) + b];
+        }
+    const double e = m[i * (n + 1) + n] / m[i * (n + 1) + i];
+    free(m);
+    return x - e;
+}
+
+// sum_j (u_j . e)^2 + e . e
+static double weighted(const double *u, int64_t r, const double *e, int64_t D)
+{
+    double sum = 0;
+    for (int64_t d = 0; d < D; d++)
+        sum += e[d] * e[d];
+    for (int64_t j = 0; j < r; j++) {
+        double dot = 0;
+        for (int64_t d = 0; d < D; d++)
+            dot += u[d * r + j] * e[d];
+        sum += dot * dot;
+    }
+    return sum;
+}
+
+static void shape_case(int64_t D, int64_t n, uint64_t *seed, double *plain, double *shaped)
+{
+    const int64_t r = n < FG_KV_DIRECTIONS ? n : FG_KV_DIRECTIONS, pos = 37;
+    struct pages p = pages_new(FG_KV_KV8, D, 1);
+    float k[FG_KV_WIDTH_MAX], v[FG_KV_WIDTH_MAX], before[FG_KV_WIDTH_MAX], vb[FG_KV_WIDTH_MAX];
+    float after[FG_KV_WIDTH_MAX], va[FG_KV_WIDTH_MAX],
+        *q = calloc((size_t)(n * (D + 5)), sizeof *q);
+    double *u = calloc((size_t)(D * r), sizeof *u), e[FG_KV_WIDTH_MAX], energy = 0;
+    fill_finite(k, D, seed, NUMBERS_UNIT);
+    fill_finite(v, D, seed, NUMBERS_UNIT);
+    fill_finite(q, n * (D + 5), seed, NUMBERS_UNIT);
+    for (int64_t j = 0; j < n; j++) // queries of a head have a direction in common
+        for (int64_t d = 0; d < D; d++)
+            q[j * (D + 5) + d] += (float)(d % 5);
+    assert_true(levels[0]->kv_store(&p.h, pos, k, v));
+    const uint16_t scale = p.h.ks[pos];
+    fg_kv_read(&p.h, pos, 1, before, vb);
+    fg_kv_shape_key(&p.h, pos, k, q, n, D + 5);
+    fg_kv_read(&p.h, pos, 1, after, va);
+    assert_int_equal(p.h.ks[pos], scale);
+    assert_memory_equal(va, vb, (size_t)D * sizeof *va);
+    for (int64_t d = 0; d < D; d++)
+        for (int64_t j = 0; j < n; j++)
+            u[d * r + j % r] += q[j * (D + 5) + d];
+    for (int64_t i = 0; i < D * r; i++)
+        energy += u[i] * u[i];
+    for (int64_t i = 0; i < D * r; i++)
+        u[i] /= sqrt((double)FG_KV_RIDGE * energy / (double)D);
+    const double s = fg_f16_to_f32(scale);
+    for (int64_t d = D - 1; d >= 0; d--) {
+        const double x = fg_f16_to_f32(fg_f16_of_f32(k[d])), t = aim(u, r, d, e, D, x);
+        const double bound = fmin(fmax(t / s, -127), 127);
+        e[d] = x - after[d];
+        if (fabs(after[d] / s - bound) > 0.501)
+            fail_msg("D %d, %d queries, dim %d: %g, wanted %g", (int)D, (int)n, (int)d,
+                     after[d] / s, t / s);
+    }
+    *shaped += weighted(u, r, e, D);
+    for (int64_t d = 0; d < D; d++)
+        e[d] = fg_f16_to_f32(fg_f16_of_f32(k[d])) - before[d];
+    *plain += weighted(u, r, e, D);
+    free(q);
+    free(u);
+    pages_free(&p);
+}
+
+static void test_shaped_keys(void **state)
+{
+    (void)state;
+    static const int64_t widths[] = {1, 7, 8, 33, 64, 96};
+    static const int64_t queries[] = {1, 3, 6, 8, 13};
+    uint64_t seed = 3;
+    for (size_t w = 0; w < sizeof widths / sizeof widths[0]; w++)
+        for (size_t n = 0; n < sizeof queries / sizeof queries[0]; n++) {
+            double plain = 0, shaped = 0;
+            for (int i = 0; i < 5; i++)
+                shape_case(widths[w], queries[n], &seed, &plain, &shaped);
+            if (widths[w] >= 33 && !(shaped < 0.6 * plain))
+                fail_msg("D %d, %d queries: %g, to nearest %g", (int)widths[w], (int)queries[n],
+                         shaped, plain);
+        }
+}
+
+// Queries that say nothing, and formats whose keys have no codes.
+static void test_keys_left_alone(void **state)
+{
+    (void)state;
+    enum { D = 64, N = 3 };
+    static const enum fg_kv_format formats[] = {FG_KV_KV8, FG_KV_V8, FG_KV_FP16, FG_KV_F32};
+    float k[D], v[D], a[D], b[D], q[N * D];
+    uint64_t seed = 5;
+    fill_finite(k, D, &seed, NUMBERS_UNIT);
+    fill_finite(v, D, &seed, NUMBERS_UNIT);
+    for (size_t f = 0; f < sizeof formats / sizeof formats[0]; f++)
+        for (int kind = 0; kind < 4; kind++) {
+            struct pages p = pages_new(formats[f], D, 1);
+            fill_finite(q, N * D, &seed, NUMBERS_UNIT);
+            if (kind == 0) memset(q, 0, sizeof q);
+            if (kind == 1) q[70] = NAN;
+            if (kind == 2) q[3] = INFINITY;
+            if (kind == 3 && fg_kv_k8(formats[f])) q[0] = 1e30f;
+            assert_true(levels[0]->kv_store(&p.h, 9, k, v));
+            fg_kv_read(&p.h, 9, 1, a, NULL);
+            fg_kv_shape_key(&p.h, 9, k, q, N, D);
+            fg_kv_read(&p.h, 9, 1, b, NULL);
+            assert_memory_equal(a, b, sizeof a);
+            pages_free(&p);
+        }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_goldens),        cmocka_unit_test(test_golden_e4m3),
-        cmocka_unit_test(test_rules),          cmocka_unit_test(test_not_finite),
-        cmocka_unit_test(test_order_of_bytes), cmocka_unit_test(test_levels),
-        cmocka_unit_test(test_any_order),
+        cmocka_unit_test(test_goldens),         cmocka_unit_test(test_golden_e4m3),
+        cmocka_unit_test(test_rules),           cmocka_unit_test(test_not_finite),
+        cmocka_unit_test(test_order_of_bytes),  cmocka_unit_test(test_levels),
+        cmocka_unit_test(test_any_order),       cmocka_unit_test(test_shaped_keys),
+        cmocka_unit_test(test_keys_left_alone),
     };
     return cmocka_run_group_tests_name("kernels.kv", tests, setup, NULL);
 }

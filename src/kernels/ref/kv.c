@@ -128,6 +128,74 @@ static bool store_row(const struct part *p, int64_t pos, const float *x)
     return true;
 }
 
+// ---- codes of keys against queries
+
+// w_i = (I + sum_{j <= i} u_j u_j^T)^-1 u_i over dims i, u_i [DIRECTIONS] column i of U: by
+// rank-one updates of the inverse.
+static void feedback_weights(float w[][FG_KV_DIRECTIONS], const float u[][FG_KV_DIRECTIONS],
+                             int64_t D)
+{
+    float inverse[FG_KV_DIRECTIONS][FG_KV_DIRECTIONS] = {{0}};
+    for (int a = 0; a < FG_KV_DIRECTIONS; a++)
+        inverse[a][a] = 1;
+    for (int64_t i = 0; i < D; i++) {
+        float z[FG_KV_DIRECTIONS] = {0}, below = 1;
+        for (int b = 0; b < FG_KV_DIRECTIONS; b++)
+            for (int a = 0; a < FG_KV_DIRECTIONS; a++)
+                z[a] += inverse[b][a] * u[i][b];
+        for (int a = 0; a < FG_KV_DIRECTIONS; a++)
+            below += u[i][a] * z[a];
+        for (int a = 0; a < FG_KV_DIRECTIONS; a++)
+            w[i][a] = z[a] / below;
+        for (int b = 0; b < FG_KV_DIRECTIONS; b++)
+            for (int a = 0; a < FG_KV_DIRECTIONS; a++)
+                inverse[b][a] -= w[i][b] * z[a];
+    }
+}
+
+// Columns of U; false when there is nothing to go by.
+static bool directions(float u[][FG_KV_DIRECTIONS], const float *q, int64_t n, int64_t ldq,
+                       int64_t D)
+{
+    float energy = 0;
+    memset(u, 0, (size_t)D * sizeof u[0]);
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t d = 0; d < D; d++)
+            u[d][j % FG_KV_DIRECTIONS] += q[j * ldq + d];
+    for (int64_t d = 0; d < D; d++)
+        for (int a = 0; a < FG_KV_DIRECTIONS; a++)
+            energy += u[d][a] * u[d][a];
+    if (!(energy > 0x1p-80f && energy < 0x1p80f)) return false;
+    const float scale = 1 / sqrtf(FG_KV_RIDGE * energy / (float)D);
+    for (int64_t d = 0; d < D; d++)
+        for (int a = 0; a < FG_KV_DIRECTIONS; a++)
+            u[d][a] *= scale;
+    return true;
+}
+
+void fg_kv_shape_key(const struct fg_kv_head *h, int64_t pos, const float *k, const float *q,
+                     int64_t n, int64_t ldq)
+{
+    const struct part p = part_of(h, true);
+    float u[FG_KV_WIDTH_MAX][FG_KV_DIRECTIONS], w[FG_KV_WIDTH_MAX][FG_KV_DIRECTIONS];
+    float sum[FG_KV_DIRECTIONS] = {0}; // U e of the dims that are rounded
+    int8_t code[FG_KV_WIDTH_MAX];
+    if (p.size != 1 || !finite_row(k, p.D) || !directions(u, q, n, ldq, p.D)) return;
+    const float s = fg_f16_to_f32(p.scales[pos]);
+    feedback_weights(w, u, p.D);
+    for (int64_t d = p.D - 1; d >= 0; d--) {
+        const float x = fg_f16_to_f32(f16_saturated(k[d]));
+        float t = x;
+        for (int a = 0; a < FG_KV_DIRECTIONS; a++)
+            t += w[d][a] * sum[a];
+        const float c = fminf(fmaxf(rintf(t / s), -CODE_MAX), CODE_MAX), e = x - c * s;
+        code[d] = (int8_t)c;
+        for (int a = 0; a < FG_KV_DIRECTIONS; a++)
+            sum[a] += u[d][a] * e;
+    }
+    put(&p, pos, code);
+}
+
 bool fg_kv_store_ref(const struct fg_kv_head *h, int64_t pos, const float *k, const float *v)
 {
     const struct part keys = part_of(h, true), values = part_of(h, false);
