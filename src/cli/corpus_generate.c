@@ -3,6 +3,7 @@
 #include "base/progress.h"
 #include "cli/corpus.h"
 #include "cli/model_args.h"
+#include "corpus/batch.h"
 #include <inttypes.h>
 #include <string.h>
 
@@ -36,6 +37,7 @@ int fg_cli_sampler_open(struct fg_cli_sampler *s, struct fg_cli *cli, struct fg_
                      .top_k = (int32_t)top_k},
         .think = fg_args_flag(args, "think"),
         .raw = fg_args_flag(args, "raw") || !info.chat_template,
+        .at_once = (int)fg_args_int(args, "batch"),
         .model_digest = s->identity.hex,
         .progress = on_progress,
         .ctx = s,
@@ -157,6 +159,15 @@ const struct fg_opt fg_opts_corpus_sample[] = {
      .kind = FG_OPT_FLAG,
      .group = "Sampling",
      .help = "prompts as plain text, for base models; without a template it is so anyway"},
+    {.name = "batch",
+     .kind = FG_OPT_INT,
+     .value = "N",
+     .def = "4",
+     .min = 1,
+     .max = FG_BATCH_MAX,
+     .group = "Run",
+     .help = "replies made at the same time, each with a context of its own; they do not depend on "
+             "it"},
     {.name = "resume",
      .kind = FG_OPT_FLAG,
      .def = "on",

@@ -1,4 +1,5 @@
-// corpus/generate.c: one prompt after the other through one session.
+// corpus/generate.c: prompts as tokens, the directory of a run, and what of it is done. Drawing is
+// in batch.c.
 #include "corpus/generate.h"
 #include "base/file.h"
 #include "base/job_dir.h"
@@ -6,6 +7,7 @@
 #include "base/jwrite.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "corpus/batch.h"
 #include "corpus/lines.h"
 #include "corpus/sequences.h"
 #include "quant/random.h"
@@ -26,15 +28,11 @@ struct run {
     const struct fg_generate_job *job;
     struct fg_generate_result *result;
     struct fg_job_dir *dir;
-    struct forge_session *session;
+    int64_t capacity;       // of sessions
     struct fg_ids *prompts; // [n] token ids
     char tokenizer[FG_SHA256_HEX], digest[FG_SHA256_HEX];
     char *path; // of the sequences
     int fd;
-    size_t at;         // the prompt at work
-    struct fg_ids ids; // its sequence
-    bool ended;        // by a stop token
-    bool failed;       // memory ran out in a callback
 };
 
 uint64_t fg_generate_seed(uint64_t seed, const char *id)
@@ -101,11 +99,21 @@ static int encode(const struct fg_generate_job *job, const struct fg_prompt *p, 
     return rc;
 }
 
+static int measure(struct run *r, struct fg_error *err)
+{
+    struct forge_session *session;
+    int rc = forge_session_new(&session, r->job->engine, &r->job->session, err);
+    if (rc) return rc;
+    r->capacity = forge_session_capacity(session);
+    forge_session_free(session);
+    return 0;
+}
+
 // All prompts before any is run: a mistake in the last one must not cost the hours before it.
 static int encode_all(struct run *r, struct fg_error *err)
 {
     const struct fg_prompts *p = r->job->prompts;
-    const int64_t room = forge_session_capacity(r->session);
+    const int64_t room = r->capacity;
     r->prompts = calloc(p->n ? p->n : 1, sizeof *r->prompts);
     if (!r->prompts) return fg_fail_memory(err, WHAT, p->n * sizeof *r->prompts);
     for (size_t i = 0; i < p->n; i++) {
@@ -141,7 +149,7 @@ static int open_dir(struct run *r, struct fg_error *err)
     snprintf(seed, sizeof seed, "%" PRIu64, job->seed);
     snprintf(top_k, sizeof top_k, "%" PRId32, job->sampling.top_k);
     snprintf(max_new, sizeof max_new, "%" PRId64, job->max_new);
-    snprintf(capacity, sizeof capacity, "%" PRId64, forge_session_capacity(r->session));
+    snprintf(capacity, sizeof capacity, "%" PRId64, r->capacity);
     const struct fg_job_fact facts[FACTS] = {
         {"prompts", r->digest},
         {"model", job->model_digest},
@@ -264,78 +272,29 @@ static int append(struct run *r, const struct fg_buf *line, struct fg_error *err
 
 // ---- sampling
 
-static bool tell(struct run *r)
+static int on_progress(void *ctx, size_t prompt, int64_t tokens)
 {
+    const struct run *r = ctx;
     const struct fg_generate_job *job = r->job;
-    int64_t tokens = (int64_t)(r->ids.n - r->prompts[r->at].n);
-    return job->progress && job->progress(job->ctx, r->at, job->prompts->item[r->at].id, tokens);
+    size_t done = r->result->found + r->result->made;
+    if (!job->progress) return 0;
+    return job->progress(job->ctx, done, job->prompts->item[r->result->found + prompt].id, tokens);
 }
 
-static int on_prompt(void *ctx, int64_t done, int64_t total)
-{
-    (void)done;
-    (void)total;
-    return tell(ctx);
-}
-
-static bool is_stop(const struct run *r, int32_t id)
-{
-    const int32_t *ids;
-    size_t n = forge_stop_ids(r->job->engine, &ids);
-    for (size_t i = 0; i < n; i++) {
-        if (ids[i] == id) return true;
-    }
-    return false;
-}
-
-// Stop tokens belong to the sequence, so they are drawn as others are, and end it here.
-static int on_token(void *ctx, int32_t id, const char *text, size_t n, const float *logits)
+static int on_reply(void *ctx, size_t prompt, const struct fg_ids *ids, enum forge_finish finish,
+                    struct fg_error *err)
 {
     struct run *r = ctx;
-    (void)text;
-    (void)n;
-    (void)logits;
-    if (id < 0) return 0;
-    r->failed = r->failed || !fg_ids_add(&r->ids, &id, 1);
-    r->ended = is_stop(r, id);
-    return r->ended || r->failed || tell(r);
-}
-
-static int make_one(struct run *r, struct fg_error *err)
-{
-    const struct fg_generate_job *job = r->job;
-    const struct fg_prompt *p = &job->prompts->item[r->at];
-    const struct fg_ids *prompt = &r->prompts[r->at];
-    struct forge_generate_options o = {.max_tokens = job->max_new,
-                                       .sampling = job->sampling,
-                                       .ignore_stop_tokens = true,
-                                       .progress = on_prompt,
-                                       .on_token = on_token,
-                                       .ctx = r};
-    struct forge_generate_result out;
-    o.sampling.seed = fg_generate_seed(job->seed, p->id);
-    r->ids.n = 0;
-    r->ended = false;
-    if (!fg_ids_add(&r->ids, prompt->data, prompt->n)) return fg_fail_memory(err, WHAT, prompt->n);
-    int rc = forge_generate(r->session, prompt->data, (int64_t)prompt->n, &o, &out, err);
-    if (rc) return rc;
-    if (r->failed) return fg_fail_memory(err, WHAT, r->ids.n * sizeof *r->ids.data);
-    if (out.finish == FORGE_FINISH_CANCELLED && !r->ended)
-        return fg_fail(err, FG_EINTERRUPTED, WHAT, job->dir, NULL, NULL, "stopped");
-    // A reply that ends because memory is short would be another one tomorrow.
-    if (!r->ended && out.finish == FORGE_FINISH_CONTEXT &&
-        forge_session_position(r->session) < forge_session_capacity(r->session))
-        return fg_fail(err, FG_ERESOURCE, WHAT, NULL, p->id, "memory for the context",
-                       "none past position %" PRId64, forge_session_position(r->session));
+    const struct fg_prompt *p = &r->job->prompts->item[r->result->found + prompt];
     struct fg_sequence s = {.id = p->id,
                             .kind = p->kind,
-                            .ids = r->ids.data,
-                            .n_prompt = (int64_t)prompt->n,
-                            .n = (int64_t)r->ids.n};
-    snprintf(s.finish, sizeof s.finish, "%s", r->ended ? "stop" : forge_finish_name(out.finish));
+                            .ids = ids->data,
+                            .n_prompt = (int64_t)r->prompts[r->result->found + prompt].n,
+                            .n = (int64_t)ids->n};
     struct fg_buf line = {0};
+    snprintf(s.finish, sizeof s.finish, "%s", forge_finish_name(finish));
     fg_sequence_line(&line, &s);
-    rc = append(r, &line, err);
+    int rc = append(r, &line, err);
     fg_buf_free(&line);
     if (rc) return rc;
     count(r, &s);
@@ -346,11 +305,29 @@ static int make_one(struct run *r, struct fg_error *err)
 
 static int sample(struct run *r, struct fg_error *err)
 {
+    const struct fg_generate_job *job = r->job;
+    const size_t found = r->result->found, n = job->prompts->n - found;
     const double start = fg_clock();
-    int rc = r->result->found < r->job->prompts->n ? write_about(r, false, err) : 0;
-    for (r->at = r->result->found; r->at < r->job->prompts->n && !rc; r->at++)
-        rc = make_one(r, err);
+    if (n == 0) return write_about(r, true, err);
+    uint64_t *seeds = malloc(n * sizeof *seeds);
+    if (!seeds) return fg_fail_memory(err, WHAT, n * sizeof *seeds);
+    for (size_t i = 0; i < n; i++)
+        seeds[i] = fg_generate_seed(job->seed, job->prompts->item[found + i].id);
+    const struct fg_batch_job batch = {.engine = job->engine,
+                                       .session = job->session,
+                                       .sampling = job->sampling,
+                                       .prompts = r->prompts + found,
+                                       .seeds = seeds,
+                                       .n = n,
+                                       .at_once = job->at_once,
+                                       .max_new = job->max_new,
+                                       .take = on_reply,
+                                       .progress = on_progress,
+                                       .ctx = r};
+    int rc = write_about(r, false, err);
+    if (!rc) rc = fg_batch_run(&batch, err);
     r->result->seconds = fg_clock() - start;
+    free(seeds);
     return rc ? rc : write_about(r, true, err);
 }
 
@@ -361,18 +338,16 @@ int fg_generate_run(const struct fg_generate_job *job, struct fg_generate_result
     *result = (struct fg_generate_result){0};
     int rc = forge_tokenizer_digest(job->engine, r.tokenizer, err);
     if (!rc && !fg_prompts_digest(job->prompts, r.digest)) rc = fg_fail_memory(err, WHAT, 0);
-    if (!rc) rc = forge_session_new(&r.session, job->engine, &job->session, err);
+    if (!rc) rc = measure(&r, err);
     if (!rc) rc = encode_all(&r, err);
     if (!rc) rc = open_dir(&r, err);
     if (!rc) rc = resume(&r, err);
     if (!rc) rc = sample(&r, err);
     if (r.fd >= 0) close(r.fd);
     fg_job_dir_close(r.dir);
-    forge_session_free(r.session);
     for (size_t i = 0; r.prompts && i < job->prompts->n; i++)
         fg_ids_free(&r.prompts[i]);
     free(r.prompts);
     free(r.path);
-    fg_ids_free(&r.ids);
     return rc;
 }

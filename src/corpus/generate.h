@@ -20,10 +20,11 @@ struct fg_generate_job {
     int64_t max_new;                // tokens of a reply, >= 1
     bool think;                     // templates that can: with thinking
     bool raw;                       // plain text instead of the template, for base models
+    int at_once; // replies at the same time, 1 .. FG_BATCH_MAX; they do not depend on it
     struct forge_session_options session;
     const char *model_digest; // identity of the model; "": unknown
-    // Called between tokens and blocks of the prompt: sequences that are done, and tokens of the
-    // one at work. Other than 0 stops; what is done is kept. May be NULL.
+    // Called between tokens and blocks of a prompt: sequences that are done, and tokens of the
+    // oldest at work. Other than 0 stops; what is done is kept. May be NULL.
     int (*progress)(void *ctx, size_t done, const char *id, int64_t tokens);
     void *ctx;
 };

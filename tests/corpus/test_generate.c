@@ -35,9 +35,9 @@ static const char prompts_text[] = "{\"id\": \"a\", \"kind\": \"code\", \"messag
 static struct fg_prompts prompts;
 
 struct watch {
-    size_t stop_at;      // sequences done
-    int64_t stop_tokens; // of the one at work
-    size_t calls;
+    size_t stop_at;           // sequences done
+    int64_t stop_tokens;      // of the one at work
+    size_t calls, stop_calls; // 0: never
 };
 
 static int watch(void *ctx, size_t done, const char *id, int64_t tokens)
@@ -45,6 +45,7 @@ static int watch(void *ctx, size_t done, const char *id, int64_t tokens)
     struct watch *w = ctx;
     assert_non_null(id);
     w->calls++;
+    if (w->stop_calls) return w->calls >= w->stop_calls;
     return done == w->stop_at && tokens >= w->stop_tokens;
 }
 
@@ -57,6 +58,7 @@ static struct fg_generate_job job_in(const char *dir)
         .seed = 5,
         .sampling = {.temperature = 0.6, .top_p = 0.95, .top_k = 20},
         .max_new = 24,
+        .at_once = 1,
         .think = true,
         .model_digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef",
     };
@@ -178,6 +180,29 @@ static void resumes_to_the_same_bytes(void **state)
     assert_int_equal(r.found, 5);
     assert_int_equal(r.made, 0);
     same_files(ref, dir);
+}
+
+// Several at a time, more than there are prompts included: the same; stopped, it keeps the first.
+static void batches_to_the_same_bytes(void **state)
+{
+    (void)state;
+    char dir[300];
+    struct fg_generate_result r;
+    for (int at_once = 2; at_once <= 8; at_once++) {
+        snprintf(dir, sizeof dir, "%s/batch%d", tmp.dir, at_once);
+        struct fg_generate_job job = job_in(dir);
+        struct watch w = {.stop_calls = 9 + 4 * (size_t)(at_once % 3)};
+        job.at_once = at_once;
+        job.progress = watch;
+        job.ctx = &w;
+        assert_int_equal(fg_generate_run(&job, &r, &err), FG_EINTERRUPTED);
+        size_t kept = r.made;
+        job.progress = NULL;
+        run(&job, &r);
+        assert_int_equal(r.found, kept);
+        assert_int_equal(r.made, 5 - kept);
+        same_files(ref, dir);
+    }
 }
 
 // Killed while a line was being written: every length of the file.
@@ -626,6 +651,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(samples_what_the_api_does),
         cmocka_unit_test(resumes_to_the_same_bytes),
+        cmocka_unit_test(batches_to_the_same_bytes),
         cmocka_unit_test(survives_cut_lines),
         cmocka_unit_test(refuses_other_jobs),
         cmocka_unit_test(checks_prompts_first),
