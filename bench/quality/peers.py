@@ -6,7 +6,8 @@ Usage: peers.py --gguf BF16.gguf --model DIR --rows rows.safetensors --out DIR [
 
 --gguf   the unquantized model; --model: a checkpoint directory of it (`forge import`), of which config.json is read
 --rows   token ids (src/format/rows.h); the importance matrix is the mean square of every column of every matrix's input over
-         exactly these positions, from an FP32 run of the GGUF's weights. llama-imatrix computes the same from text
+         exactly these positions, from an FP32 run of the GGUF's weights. llama-imatrix computes the same from text, but not
+         for a head that is tied to the embedding
 --types  names of llama.cpp's file types; TYPE:EMBED gives the embedding (and tied head) the tensor type EMBED, which
          llama.cpp keeps in Q8_0 where its rows are no multiple of 256; the file is TYPE-EMBED.gguf
 
@@ -26,8 +27,8 @@ import torch
 
 from reference import INPUTS, listen, load_model, read_rows, run_rows, sha256
 
-TYPES = ("IQ2_XXS,IQ2_XS,IQ2_S,IQ2_M,Q2_K,IQ3_XXS,IQ3_XS,IQ3_S,IQ3_M,Q3_K_S,Q3_K_M,Q3_K_L,IQ4_XS,IQ4_NL,Q4_0,Q4_K_S,Q4_K_M,"
-         "Q5_K_M,Q6_K,Q8_0")
+TYPES = ("IQ2_XXS:IQ4_NL,IQ3_XXS:IQ4_NL,IQ4_XS:IQ4_NL,IQ2_XXS,IQ2_XS,IQ2_S,IQ2_M,Q2_K,IQ3_XXS,IQ3_XS,IQ3_S,IQ3_M,Q3_K_S,Q3_K_M,"
+         "Q3_K_L,IQ4_XS,IQ4_NL,Q4_0,Q4_K_S,Q4_K_M,Q5_K_M,Q6_K,Q8_0")
 BATCH = 4
 
 
@@ -43,10 +44,13 @@ def column_energies(a):
         sums[key] = sums.get(key, 0) + (x * x).sum(0)
 
     listen(model, take)
+    model.model.norm.register_forward_hook(lambda _, inputs, x: take(None, "head", x.reshape(-1, x.shape[-1])))
     for now["mask"] in run_rows(model, ids, mask, BATCH, "importance"):
         pass
-    named = {f"blk.{layer}.{name}.weight": s.numpy() for (layer, module), s in sums.items() for name in INPUTS[module]}
-    return named, int(mask.sum()), ids.shape
+    head = "token_embd.weight" if model.config.tie_word_embeddings else "output.weight"
+    named = {head: sums.pop((None, "head"))}
+    named.update({f"blk.{layer}.{name}.weight": s for (layer, module), s in sums.items() for name in INPUTS[module]})
+    return {name: s.numpy() for name, s in named.items()}, int(mask.sum()), ids.shape
 
 
 def make_imatrix(a, path, facts):
