@@ -1,6 +1,8 @@
 // quant/factor.c: A = V V^T with V upper, from the last block of columns to the first, then U =
 // V^-1 from the first to the last; A^-1 = V^-T V^-1. Both look back: a block of columns takes one
 // long product with everything that is done, and so each element is summed in one call of BLAS.
+// Products are as wide as a block: what BLAS copies of the rows it reads is then little beside
+// them.
 //
 //   factor   A[0..k, k] -= V[0..k, later] V[k, later]^T; U_kk = factor(A_kk)^-1;
 //            V[0..k, k] = A[0..k, k] U_kk^T
@@ -43,30 +45,32 @@ static void subtract_tile(void *ctx, int64_t item, int worker)
                 (int)n, 1.0, f->A + r0 * n + f->k0, (int)n);
 }
 
-// A[tile, k] = A[tile, k] U_kk^T, for `factor`; into scratch without the transposition, for
-// `invert`.
-static void times_diagonal(const struct factor *f, int64_t r0, CBLAS_TRANSPOSE transposed)
+// x [rows][nk], `ld` apart, times U_kk or its transpose.
+static void times_diagonal(const struct factor *f, double *x, int64_t ld, int64_t rows,
+                           CBLAS_TRANSPOSE transposed)
 {
-    const int64_t n = f->n;
-    cblas_dgemm(CblasRowMajor, CblasNoTrans, transposed, (int)tile_rows(f, r0), (int)f->nk,
-                (int)f->nk, 1.0, f->A + r0 * n + f->k0, (int)n, f->A + f->k0 * n + f->k0, (int)n,
-                0.0, f->scratch + r0 * BLOCK, BLOCK);
+    cblas_dtrmm(CblasRowMajor, CblasRight, CblasUpper, transposed, CblasNonUnit, (int)rows,
+                (int)f->nk, 1.0, f->A + f->k0 * f->n + f->k0, (int)f->n, x, (int)ld);
 }
 
+// A[tile, k] = A[tile, k] U_kk^T.
 static void divide_tile(void *ctx, int64_t item, int worker)
 {
     const struct factor *f = ctx;
     const int64_t r0 = item * TILE;
     (void)worker;
-    times_diagonal(f, r0, CblasTrans);
-    for (int64_t r = r0; r < r0 + tile_rows(f, r0); r++)
-        memcpy(f->A + r * f->n + f->k0, f->scratch + r * BLOCK, (size_t)f->nk * sizeof *f->A);
+    times_diagonal(f, f->A + r0 * f->n + f->k0, f->n, tile_rows(f, r0), CblasTrans);
 }
 
+// scratch[tile] = V[tile, k] U_kk.
 static void multiply_tile(void *ctx, int64_t item, int worker)
 {
+    const struct factor *f = ctx;
+    const int64_t r0 = item * TILE, r1 = r0 + tile_rows(f, r0);
     (void)worker;
-    times_diagonal(ctx, item * TILE, CblasNoTrans);
+    for (int64_t r = r0; r < r1; r++)
+        memcpy(f->scratch + r * BLOCK, f->A + r * f->n + f->k0, (size_t)f->nk * sizeof *f->A);
+    times_diagonal(f, f->scratch + r0 * BLOCK, BLOCK, r1 - r0, CblasNoTrans);
 }
 
 // U[tile, k] = -U[tile, tile..k] scratch[tile..k]: zeros stand below the diagonal.

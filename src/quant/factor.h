@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define FG_FACTOR_BLOCK 128
+#define FG_FACTOR_BLOCK 256
 
 // A [n][n] row-major, n >= 1: the upper triangle of a symmetric matrix, below it zeros, becomes U,
 // below it zeros. scratch [n][FG_FACTOR_BLOCK]. False when a pivot is not positive: A is then

@@ -233,7 +233,7 @@ static double distance_from_inverse(const double *U, const double *H, int64_t n)
 static void inverse_factor(void **state)
 {
     (void)state;
-    static const int64_t sizes[] = {1, 2, 127, 128, 129, 300, 517};
+    static const int64_t sizes[] = {1, 2, 255, 256, 257, 300, 777};
     for (size_t s = 0; s < FG_COUNT(sizes); s++) {
         const int64_t n = sizes[s];
         double *H = conditioned(n, 1e6), *scratch, *first = NULL;
