@@ -162,8 +162,9 @@ static int round_matrix(struct fg_fit_result *out, struct fg_gptq_stats *stats, 
                               .rows = out->rows,
                               .cols = out->cols};
     const struct fg_qmat m = fg_fit_view(out);
-    // Enough items for every thread, and then as many panels as share U.
-    const int64_t panels = fg_gptq_panels(&job) / (4 * fg_job_threads(fit->pool));
+    // Two items for every thread at least; beyond that, panels that share what they read of U and
+    // H.
+    const int64_t panels = fg_gptq_panels(&job) / (2 * fg_job_threads(fit->pool));
     job.panels = panels < 1 ? 1 : panels > PANELS_MAX ? PANELS_MAX : panels;
     fg_rounder_init(&job.rounder, out->format, out->lut, fit->kernels);
     int rc;

@@ -163,9 +163,11 @@ static bool refine_column(const struct fg_gptq_job *job, const struct scratch *s
     const struct fg_rounder *r = &job->rounder;
     const int d = fg_qformat_rows_per_index(r->format), n = FG_LANES / d;
     bool any = false;
+    for (int t = 0; t < d; t++)
+        for (int i = 0; i < n; i++)
+            s->target[t * n + i] = fg_rounder_value(r, t, codes[i]);
     for (int k = 0; k < FG_LANES; k++) {
-        s->target[k] = fg_rounder_value(r, k / n, codes[k % n]) + g[k] / (h * l->scale[k]);
-        s->x[k] = s->target[k];
+        s->x[k] = s->target[k] += g[k] / (h * l->scale[k]);
         delta[k] = 0;
     }
     fg_lanes_round(s->code, s->x, job, l, s->dist);
