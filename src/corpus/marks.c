@@ -67,10 +67,19 @@ bool fg_marks_has(const struct fg_marks *m, uint64_t hash)
     "{\"role\": \"assistant\", \"content\": \"x\", \"reasoning_content\": \"x\", \"tool_calls\": " \
     "[{\"type\": \"function\", \"function\": {\"name\": \"x\", \"arguments\": {\"x\": \"x\"}}}]}"
 #define RESULT "{\"role\": \"tool\", \"content\": \"x\"}"
+// Tool schemas are the conversation's, but what JSON puts between their names and texts is not: of
+// several tools and parameters, so that every such stretch occurs.
+#define TEXT "\"x\": {\"type\": \"string\", \"description\": \"x\"}"
+#define SENTENCE "\"x\": {\"type\": \"string\", \"description\": \"x.\"}"
+#define NUMBER ", \"x2\": {\"type\": \"integer\", \"description\": \"x\"}"
+#define TOOL(about, parameters, required)                                                          \
+    "{\"type\": \"function\", \"function\": {\"name\": \"x\", \"description\": \"" about           \
+    "\", \"parameters\": {\"type\": \"object\", \"properties\": {" parameters                      \
+    "}, \"required\": [" required "]}}}"
 #define TOOLS                                                                                      \
-    "\"tools\": [{\"type\": \"function\", \"function\": {\"name\": \"x\", \"description\": "       \
-    "\"x\", \"parameters\": {\"type\": \"object\", \"properties\": {\"x\": {\"type\": "            \
-    "\"string\", \"description\": \"x\"}}, \"required\": [\"x\"]}}}]"
+    "\"tools\": [" TOOL("x.", TEXT, "\"x\"") ", " TOOL("x.", TEXT NUMBER, "\"x\"") ", " TOOL(      \
+        "x", TEXT NUMBER, "") ", " TOOL("x", "", "") ", " TOOL("x.", SENTENCE NUMBER,              \
+                                                               "\"x\", \"x2\"") "]"
 
 static int add_words(struct fg_marks *m, const int32_t *ids, size_t n, struct fg_error *err)
 {
