@@ -25,6 +25,9 @@ int fg_cli_sampler_open(struct fg_cli_sampler *s, struct fg_cli *cli, struct fg_
 void fg_cli_sampler_close(struct fg_cli_sampler *s);
 // The program's exit code for rc: that of the signal that stopped the run.
 int fg_cli_sampler_exit(int rc);
+// What a dry run found, printed.
+int fg_cli_sampler_dry(const struct fg_cli_sampler *s, size_t prompts,
+                       const struct fg_generate_result *r, struct fg_error *err);
 // Members of a report: counts and times of a run.
 void fg_cli_sampler_json(struct fg_jwrite *w, const struct fg_generate_result *r);
 #endif

@@ -58,11 +58,14 @@ static int run_evalset(struct fg_cli *cli, struct fg_error *err)
         s.job.dir = work ? work : beside;
         s.job.max_new = fg_args_int(args, "max-new");
         job.generate = s.job;
-        s.bar = fg_progress_new(stderr, !cli->progress, "evalset",
-                                job.set == FG_PROMPTS_DEV ? 64 : 128, FG_PROGRESS_COUNT);
+        size_t n = job.set == FG_PROMPTS_DEV ? 64 : 128;
+        s.bar = fg_progress_new(stderr, !cli->progress || s.job.dry_run, "evalset", n,
+                                FG_PROGRESS_COUNT);
         rc = fg_evalset_make(&job, &result, &trace, err);
         fg_progress_end(s.bar, rc == 0);
-        if (!rc) rc = print_result(&s, &trace, &result, out, err);
+        if (!rc)
+            rc = s.job.dry_run ? fg_cli_sampler_dry(&s, n, &result, err)
+                               : print_result(&s, &trace, &result, out, err);
     }
     fg_trace_free(&trace);
     fg_cli_sampler_close(&s);

@@ -31,6 +31,7 @@ int fg_cli_sampler_open(struct fg_cli_sampler *s, struct fg_cli *cli, struct fg_
     s->job = (struct fg_generate_job){
         .engine = s->engine,
         .restart = fg_args_flag(args, "restart") || !fg_args_flag(args, "resume"),
+        .dry_run = fg_args_flag(args, "dry-run"),
         .seed = (uint64_t)fg_args_int(args, "seed"),
         .sampling = {.temperature = fg_args_number(args, "temperature"),
                      .top_p = top_p,
@@ -56,6 +57,26 @@ int fg_cli_sampler_exit(int rc)
 {
     int sig = fg_signals_pending();
     return rc == FG_EINTERRUPTED && sig ? fg_signals_exit_code(sig) : rc;
+}
+
+int fg_cli_sampler_dry(const struct fg_cli_sampler *s, size_t prompts,
+                       const struct fg_generate_result *r, struct fg_error *err)
+{
+    int64_t replies = (int64_t)prompts * s->job.max_new;
+    struct fg_jwrite w = {0};
+    if (!s->cli->json) {
+        printf("%zu prompts of %" PRId64 " tokens, at most %" PRId64 " tokens of replies\n",
+               prompts, r->prompt_tokens, replies);
+        return fg_out_flush(err);
+    }
+    fg_jwrite_object(&w, NULL);
+    fg_jwrite_str(&w, "status", "ok");
+    fg_jwrite_bool(&w, "dry_run", true);
+    fg_jwrite_uint(&w, "prompts", prompts);
+    fg_jwrite_int(&w, "prompt_tokens", r->prompt_tokens);
+    fg_jwrite_int(&w, "reply_tokens_max", replies);
+    fg_jwrite_end_object(&w);
+    return fg_out_json(&w, err);
 }
 
 void fg_cli_sampler_json(struct fg_jwrite *w, const struct fg_generate_result *r)
@@ -105,10 +126,13 @@ static int run_generate(struct fg_cli *cli, struct fg_error *err)
         s.job.prompts = &prompts;
         s.job.dir = fg_args_text(&cli->args, "out");
         s.job.max_new = fg_args_int(&cli->args, "max-new");
-        s.bar = fg_progress_new(stderr, !cli->progress, "generate", prompts.n, FG_PROGRESS_COUNT);
+        s.bar = fg_progress_new(stderr, !cli->progress || s.job.dry_run, "generate", prompts.n,
+                                FG_PROGRESS_COUNT);
         rc = fg_generate_run(&s.job, &result, err);
         fg_progress_end(s.bar, rc == 0);
-        if (!rc) rc = print_result(&s, &result, err);
+        if (!rc)
+            rc = s.job.dry_run ? fg_cli_sampler_dry(&s, prompts.n, &result, err)
+                               : print_result(&s, &result, err);
     }
     fg_cli_sampler_close(&s);
     fg_prompts_free(&prompts);
@@ -179,6 +203,11 @@ const struct fg_opt fg_opts_corpus_sample[] = {
      .def = "off",
      .group = "Run",
      .help = "drop what an earlier run finished"},
+    {.name = "dry-run",
+     .kind = FG_OPT_FLAG,
+     .def = "off",
+     .group = "Run",
+     .help = "check the prompts, count their tokens, sample and write nothing"},
     {0},
 };
 

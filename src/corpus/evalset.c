@@ -18,8 +18,8 @@ int fg_evalset_make(const struct fg_evalset_job *job, struct fg_generate_result 
     generate.prompts = &prompts;
     rc = fg_generate_run(&generate, result, err);
     fg_prompts_free(&prompts);
-    if (!rc) rc = fg_pack_trace(trace, &facts, &pack, err);
-    if (rc) return rc;
+    if (!rc && !generate.dry_run) rc = fg_pack_trace(trace, &facts, &pack, err);
+    if (rc || generate.dry_run) return rc;
     snprintf(trace->facts.source, sizeof trace->facts.source, "answers of model %.12s",
              generate.model_digest[0] ? generate.model_digest : "unknown");
     rc = fg_trace_write(job->out, trace, trace->sha256, err);

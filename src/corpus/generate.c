@@ -340,9 +340,11 @@ int fg_generate_run(const struct fg_generate_job *job, struct fg_generate_result
     if (!rc && !fg_prompts_digest(job->prompts, r.digest)) rc = fg_fail_memory(err, WHAT, 0);
     if (!rc) rc = measure(&r, err);
     if (!rc) rc = encode_all(&r, err);
-    if (!rc) rc = open_dir(&r, err);
-    if (!rc) rc = resume(&r, err);
-    if (!rc) rc = sample(&r, err);
+    if (!rc && !job->dry_run) rc = open_dir(&r, err);
+    if (!rc && !job->dry_run) rc = resume(&r, err);
+    if (!rc && !job->dry_run) rc = sample(&r, err);
+    for (size_t i = 0; !rc && job->dry_run && i < job->prompts->n; i++)
+        result->prompt_tokens += (int64_t)r.prompts[i].n;
     if (r.fd >= 0) close(r.fd);
     fg_job_dir_close(r.dir);
     for (size_t i = 0; r.prompts && i < job->prompts->n; i++)

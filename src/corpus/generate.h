@@ -15,6 +15,7 @@ struct fg_generate_job {
     const struct fg_prompts *prompts;
     const char *dir; // new, empty, or of the same job
     bool restart;    // drop what an earlier run left
+    bool dry_run;    // only turn the prompts into tokens and count them; dir is not touched
     uint64_t seed;
     struct forge_sampling sampling; // its seed is not looked at
     int64_t max_new;                // tokens of a reply, >= 1

@@ -143,7 +143,9 @@ static int read_rows(struct fg_source *s, struct fg_error *err)
     int rc = forge_tokenizer_digest(s->job->engine, tokenizer, err);
     if (!rc) rc = fg_rows_open(&rows, s->path, 0, s->job->seq, tokenizer, err);
     if (rc) return rc;
-    rc = append_rows(s, &rows, err);
+    rc = rows.mask ? fg_fail(err, FG_EINPUT, WHAT, s->path, "mask",
+                             "rows whose positions all count", "a mask")
+                   : append_rows(s, &rows, err);
     fg_rows_free(&rows);
     return rc;
 }

@@ -74,6 +74,11 @@ esac
 generate --out int > /dev/null
 cmp ref/sequences.jsonl int/sequences.jsonl
 
+generate --out dry --dry-run > out
+grep -q '^40 prompts of [0-9]* tokens, at most 1600' out || fail "$(cat out)"
+corpus evalset -m "$model" --set held --out dry --dry-run --json > out
+grep -q '"prompts": 128' out || fail "$(cat out)"
+[ ! -e dry ] && [ ! -e dry.work ] || fail "a dry run wrote"
 refused 3 '--seed.*now 1, then 0' generate --out cut --seed 1
 refused 3 'prompts' corpus generate -m "$model" --prompts dev.jsonl --max-new 40 --out cut
 generate --out cut --seed 1 --restart > /dev/null

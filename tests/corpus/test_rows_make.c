@@ -385,6 +385,14 @@ static void takes_rows(void **state)
     assert_string_equal(m.rows.facts.source, "t.txt:1, r.safetensors:2, t.txt:1");
     assert_string_equal(m.held.facts.source, "t.txt:0, r.safetensors:2, t.txt:0");
     release(&m);
+    uint8_t mask[20] = {0};
+    rows.mask = mask;
+    assert_int_equal(fg_rows_write(path, &rows, NULL, &err), 0);
+    m = make(s, 3, 4, 0);
+    assert_int_equal(m.rc, FG_EINPUT);
+    assert_string_equal(err.field, "mask");
+    rows.mask = NULL;
+    assert_int_equal(fg_rows_write(path, &rows, NULL, &err), 0);
     s[1].rows = 6;
     m = make(s, 3, 4, 0);
     assert_int_equal(m.rc, FG_EINPUT);
