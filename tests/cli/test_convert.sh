@@ -102,7 +102,7 @@ json "d['manifest']['runs'] is False and d['manifest']['n_chunks'] == 2"
 for name in b-s0 c-s0 i-s0; do
     for packing in --no-unpacked --unpacked; do
         q=$TMP/q$packing/$name
-        expect 0 "" "$FORGE" -q quantize --model "$GOLDEN/models/$name" --output "$q" "$packing"
+        expect 0 "" "$FORGE" -q quantize --method rtn --model "$GOLDEN/models/$name" --output "$q" "$packing"
         expect 0 "$TMP/q-bundles$packing/$name" "$FORGE" convert --export "$q" --output "$TMP/q-bundles$packing"
         "$FORGE" digest --export "$q" --list >"$TMP/list"
         expect 0 "" "$FORGE" digest "$TMP/q-bundles$packing/$name" --check "$TMP/list"

@@ -1,4 +1,4 @@
-# forge quantize: resumes after being killed at any moment with the same bytes, for any number of
+# forge quantize --method rtn: resumes after being killed at any moment with the same bytes, for any number of
 # threads; exit codes; what it refuses; what it leaves alone.
 model=$GOLDEN/models/a-s0
 FORGE_THREADS=1
@@ -12,7 +12,7 @@ fail() {
 quantize() { # OUTPUT OPTIONS...
     local out=$1
     shift
-    "$FORGE" quantize --model "$model" --output "$out" --plan "$TMP/plan.json" "$@"
+    "$FORGE" quantize --method rtn --model "$model" --output "$out" --plan "$TMP/plan.json" "$@"
 }
 
 # Exit code, and a word that standard error must hold.
@@ -66,7 +66,7 @@ RANDOM=7
 killed=0
 for i in $(seq 20); do
     rm -rf "$TMP/cut"
-    "$FORGE" quantize --model "$model" --output "$TMP/cut" --plan "$TMP/plan.json" -q > /dev/null &
+    "$FORGE" quantize --method rtn --model "$model" --output "$TMP/cut" --plan "$TMP/plan.json" -q > /dev/null &
     job=$!
     at=$((took * (100 * i + RANDOM % 100) / 2200))
     sleep "$((at / 1000)).$(printf %03d $((at % 1000)))"
@@ -113,7 +113,7 @@ same "$TMP/ref" "$TMP/two" "a finished job run again"
 # Ctrl-C leaves a state that goes on.
 rm -rf "$TMP/cut"
 for wait in 0.05 0.02 0.01 0.1; do
-    "$FORGE" quantize --model "$model" --output "$TMP/cut" --plan "$TMP/plan.json" -q > /dev/null 2> "$TMP/err" &
+    "$FORGE" quantize --method rtn --model "$model" --output "$TMP/cut" --plan "$TMP/plan.json" -q > /dev/null 2> "$TMP/err" &
     job=$!
     sleep $wait
     kill -INT "$job" 2> /dev/null || true
@@ -134,7 +134,7 @@ refused 3 'kmeans-seed' quantize "$TMP/cut" --kmeans-seed 2
 refused 3 'plan' quantize "$TMP/cut" --basis plain
 refused 3 'layers' quantize "$TMP/cut" --layers 1
 refused 3 'only' quantize "$TMP/cut" --only '*.down'
-refused 3 'model' "$FORGE" quantize --model "$GOLDEN/models/a-s1" --output "$TMP/cut" --plan "$TMP/plan.json"
+refused 3 'model' "$FORGE" quantize --method rtn --model "$GOLDEN/models/a-s1" --output "$TMP/cut" --plan "$TMP/plan.json"
 refused 3 'row-weight' quantize "$TMP/cut" --row-weight 0
 same "$TMP/ref" "$TMP/cut" "refused runs"
 quantize "$TMP/cut" --restart --layers 1-2 --only '*.down' -q > /dev/null
@@ -161,7 +161,7 @@ refused 2 'other content' quantize "$TMP/other" --restart
 quantize "$TMP/dry" --dry-run --json > "$TMP/json" 2> /dev/null
 [ ! -e "$TMP/dry" ] || fail "the dry run wrote"
 grep -q '"dry_run": *true' "$TMP/json" && grep -q '"memory_bytes"' "$TMP/json" || fail "$(cat "$TMP/json")"
-refused 2 '9.gate' "$FORGE" quantize --model "$model" --output "$TMP/dry" --dry-run --plan <(echo '{"9.gate": "lut4"}')
+refused 2 '9.gate' "$FORGE" quantize --method rtn --model "$model" --output "$TMP/dry" --dry-run --plan <(echo '{"9.gate": "lut4"}')
 refused 5 'memory' quantize "$TMP/dry" --memory 1M
 [ ! -e "$TMP/dry" ] || fail "a refused run wrote"
 
@@ -175,9 +175,9 @@ refused 2 '--layers' quantize "$TMP/x" --layers 1-x
 refused 2 '--only' quantize "$TMP/x" --only 'nothing*'
 refused 2 '--lr-rank' quantize "$TMP/x" --lr-rank some
 refused 2 '--lr-parts' quantize "$TMP/x" --lr-parts head
-refused 2 'release-0.3' "$FORGE" quantize --model "$model" --output "$TMP/x" --plan release-0.3
-refused 2 'nowhere' "$FORGE" quantize --model "$TMP/nowhere" --output "$TMP/x"
-refused 2 'quantized' "$FORGE" quantize --model "$TMP/ref" --output "$TMP/x"
+refused 2 'release-0.3' "$FORGE" quantize --method rtn --model "$model" --output "$TMP/x" --plan release-0.3
+refused 2 'nowhere' "$FORGE" quantize --method rtn --model "$TMP/nowhere" --output "$TMP/x"
+refused 2 'quantized' "$FORGE" quantize --method rtn --model "$TMP/ref" --output "$TMP/x"
 [ ! -e "$TMP/x" ] || fail "a refused run made its directory"
 
 # Plans on the line.
