@@ -96,7 +96,8 @@ refused 2 'rows' quantize "$TMP/x" --text "$TMP/text.txt:9999"
 refused 2 'rows' quantize "$TMP/x" --ncal 2
 refused 2 '--text' quantize "$TMP/x" --text "$TMP/text.txt:0"
 refused 2 'nowhere' quantize "$TMP/x" --calib "$TMP/nowhere.safetensors"
-refused 2 'short' quantize "$TMP/x" --calib <(echo short)
+echo short > "$TMP/short.safetensors"
+refused 2 'short' quantize "$TMP/x" --calib "$TMP/short.safetensors"
 refused 5 'memory' quantize "$TMP/x" --memory 1M
 [ ! -e "$TMP/x" ] || fail "a refused run made its directory"
 echo "killed $killed of 20 while running, of $took ms"

@@ -276,7 +276,7 @@ def write_gaussian(path, rng):
 
 
 def quantize(forge, source, out, *options):
-    subprocess.run([forge, "quantize", "-q", "-m", source, "-o", out, *options], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([forge, "quantize", "-q", "--method", "rtn", "-m", source, "-o", out, *options], check=True, stdout=subprocess.DEVNULL)
 
 
 def check_gaussian(forge, tmp):
