@@ -64,9 +64,10 @@ static int read_budget(struct solve *s, const struct fg_plan_shape *shape, struc
     const struct fg_args *args = &s->cli->args;
     const bool gib = fg_args_given(args, "budget-gib"), bytes = fg_args_given(args, "budget-bytes");
     const char *match = fg_args_text(args, "match");
-    if (gib + bytes + (match != NULL) != 1)
+    const int given = gib + bytes + (match != NULL);
+    if (given != 1)
         return refuse(err, "--budget-gib", "one of --budget-gib, --budget-bytes and --match",
-                      gib + bytes + (match != NULL) ? "more than one" : "none");
+                      given > 1 ? "more than one" : "none");
     if (gib) s->budget = (uint64_t)(fg_args_number(args, "budget-gib") * GIB);
     if (bytes && (!fg_parse_bytes(fg_args_text(args, "budget-bytes"), &s->budget) || !s->budget))
         return refuse(err, "--budget-bytes", "a size as 10455577184 or 9.7G",

@@ -181,6 +181,6 @@ int fg_cli_gptq(const struct fg_cli *cli, struct fg_quantize_options *o, struct 
 void fg_cli_gptq_free(struct fg_cli_gptq *own)
 {
     for (int i = 0; i < own->n_sources; i++)
-        free((char *)(uintptr_t)own->sources[i].path);
+        free(own->sources[i].path);
     *own = (struct fg_cli_gptq){0};
 }

@@ -13,7 +13,7 @@
 // The first `n` rows of a row file (format/rows.h), or of a text that is tokenized from its start
 // without BOS and cut into rows. n 0: all there are.
 struct fg_calib_source {
-    const char *path;
+    char *path; // malloc'd by fg_calib_parse, never changed
     int64_t n;
     bool text;
 };

@@ -419,6 +419,7 @@ int fg_quantize_run(struct fg_quantize *q, struct fg_error *err)
     int rc = fg_quantize_claim(q, err);
     // Another run may have gone on between opening and the lock.
     if (!rc && !q->o.restart) rc = fg_quantize_load_state(q, err);
+    if (!rc && q->info.finished) fg_quantize_drop_state(q); // killed behind export.json
     if (rc || q->info.finished) return rc;
     rc = fg_quantize_save_state(q, err);
     if (!rc) rc = fg_quantize_write_texts(q, err);

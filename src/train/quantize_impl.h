@@ -169,6 +169,8 @@ int fg_quantize_load_state(struct fg_quantize *q, struct fg_error *err);
 // they had finished.
 int fg_quantize_claim(struct fg_quantize *q, struct fg_error *err);
 int fg_quantize_save_state(const struct fg_quantize *q, struct fg_error *err);
-// export.json from what the finished files hold.
+// Removes the residual and the matrices of a layer: the job is finished.
+void fg_quantize_drop_state(const struct fg_quantize *q);
+// export.json from what the finished files hold; then drops the state.
 int fg_quantize_finish(struct fg_quantize *q, struct fg_error *err);
 #endif

@@ -532,6 +532,13 @@ static int take_digest(struct fg_quantize *q, struct fg_error *err)
     return rc;
 }
 
+void fg_quantize_drop_state(const struct fg_quantize *q)
+{
+    char *state = fg_path_join(q->o.output, "state");
+    if (state) sweep(q, state, true, true);
+    free(state);
+}
+
 int fg_quantize_finish(struct fg_quantize *q, struct fg_error *err)
 {
     struct fg_jwrite w = {0};
@@ -540,9 +547,7 @@ int fg_quantize_finish(struct fg_quantize *q, struct fg_error *err)
     if (rc) return rc;
     write_export(q, &w, false);
     rc = replace_json(q, EXPORT, &w, err);
-    char *state = rc ? NULL : fg_path_join(q->o.output, "state");
-    if (state) sweep(q, state, true, true);
-    free(state);
+    if (!rc) fg_quantize_drop_state(q);
     return rc;
 }
 
