@@ -167,8 +167,8 @@ mutate 'SiLU on up, not on gate' "$ELEMENT" 'fg_silu_f32(gate[i]) * up[i]' 'fg_s
 mutate 'biases left out' src/kernels/parallel_linear.c 'for (int64_t t = 0; m->bias && t < t1 - t0; t++)' \
     'for (int64_t t = 0; false && t < t1 - t0; t++)'
 mutate 'no residual around the MLP' src/model/graph.c \
-    'mlp(m, l, i, pos, ws, T);
-        fg_graph_add(ws, ws->x, ws->y, H, T);' 'mlp(m, l, i, pos, ws, T);'
+    'fg_graph_mlp(ws, m, i, pos, T);
+        fg_graph_add(ws, ws->x, ws->y, H, T);' 'fg_graph_mlp(ws, m, i, pos, T);'
 
 echo "$n mutations, ${#survived[@]} survived"
 ((n > 0 && ${#survived[@]} == 0))

@@ -86,34 +86,29 @@ static void units_are_what_they_are_written_as(void **state)
 static void rows_are_read_and_found(void **state)
 {
     (void)state;
-    struct fg_sens s = parse(
-        HEAD
-        "\"model\": {\"architecture\": \"qwen3_5\", \"layers\": 4, \"hidden\": "
-        "576}, "
-        "\"provenance\": {\"command\": \"x\", \"more\": [1]}, \"rows\": [" ROW(
-            "mlp:0-3", "v2x16", "kl",
-            "\"value\": 0.5, \"ci95\": [0.25, 1], "
-            "\"tokens\": 40023, \"trace_sha256\": \"" SHA
-            "\"") ", " ROW("3.gate", "v2x64", "rel_err_h",
-                           "\"value\": 0.01") ", " ROW("3.gate", "v2x64", "err_h",
-                                                       "\"value\": 7, \"ci95\": "
-                                                       "null") ", " ROW("2.mixer", "lut4",
-                                                                        "delta_nll",
-                                                                        "\"value\": "
-                                                                        "-0.001") ","
-                                                                                  " " ROW("head", "LUT4 per-tensor + pcs", "kl", "\"value\": 0") ", " ROW(
-                                                                                      "3.gate",
-                                                                                      "v2x64",
-                                                                                      "rel_err_h",
-                                                                                      "\"value\": "
-                                                                                      "0.02") ","
-                                                                                              " " ROW("3.gate",
-                                                                                                      "lut4",
-                                                                                                      "fisher_kl",
-                                                                                                      "\"value\": 0.5") ", " ROW("3.gate",
-                                                                                                                                 "lut4",
-                                                                                                                                 "ns",
-                                                                                                                                 "\"value\": 12345") "]}");
+    static const char *const rows[] = {
+        ROW("mlp:0-3", "v2x16", "kl",
+            "\"value\": 0.5, \"ci95\": [0.25, 1], \"tokens\": 40023, \"trace_sha256\": \"" SHA
+            "\""),
+        ROW("3.gate", "v2x64", "rel_err_h", "\"value\": 0.01"),
+        ROW("3.gate", "v2x64", "err_h", "\"value\": 7, \"ci95\": null"),
+        ROW("2.mixer", "lut4", "delta_nll", "\"value\": -0.001"),
+        ROW("head", "LUT4 per-tensor + pcs", "kl", "\"value\": 0"),
+        ROW("3.gate", "v2x64", "rel_err_h", "\"value\": 0.02"),
+        ROW("3.gate", "lut4", "fisher_kl", "\"value\": 0.5"),
+        ROW("3.gate", "lut4", "ns", "\"value\": 12345"),
+    };
+    struct fg_buf text = {0};
+    fg_buf_str(&text,
+               HEAD "\"model\": {\"architecture\": \"qwen3_5\", \"layers\": 4, \"hidden\": "
+                    "576}, \"provenance\": {\"command\": \"x\", \"more\": [1]}, \"rows\": [");
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        if (i) fg_buf_str(&text, ", ");
+        fg_buf_str(&text, rows[i]);
+    }
+    fg_buf_str(&text, "]}");
+    struct fg_sens s = parse(text.data);
+    fg_buf_free(&text);
     assert_int_equal(s.n, 7); // one came twice
     assert_int_equal(s.layers, 4);
     assert_int_equal(s.vocab, 0);
