@@ -15,6 +15,11 @@ quantize() { # OUTPUT OPTIONS...
     "$FORGE" quantize --model "$model" --output "$out" --plan "$TMP/plan.json" --text "$TMP/text.txt:9" --seq 64 --holdout 2 "$@"
 }
 
+# The job is the program itself, so that waiting for it means that it has let go of the directory.
+exec_in_background() { # OUTPUT
+    "$FORGE" quantize --model "$model" --output "$1" --plan "$TMP/plan.json" --text "$TMP/text.txt:9" --seq 64 --holdout 2 -q > /dev/null &
+}
+
 refused() { # CODE WORD COMMAND...
     local code=$1 word=$2 rc=0
     shift 2
@@ -61,12 +66,11 @@ RANDOM=11
 killed=0
 for i in $(seq 20); do
     rm -rf "$TMP/cut"
-    quantize "$TMP/cut" -q > /dev/null &
+    exec_in_background "$TMP/cut"
     job=$!
     at=$((took * (100 * i + RANDOM % 100) / 2200))
     sleep "$((at / 1000)).$(printf %03d $((at % 1000)))"
-    pkill -9 -P "$job" 2> /dev/null && killed=$((killed + 1))
-    kill -9 "$job" 2> /dev/null || true
+    kill -9 "$job" 2> /dev/null && killed=$((killed + 1))
     wait "$job" 2> /dev/null || true
     quantize "$TMP/cut" -q --threads $((1 + i % 2)) > /dev/null
     same "$TMP/ref" "$TMP/cut" "killed at moment $i"
