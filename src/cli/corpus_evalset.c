@@ -2,6 +2,7 @@
 #include "corpus/evalset.h"
 #include "base/progress.h"
 #include "cli/corpus.h"
+#include "cli/job_args.h"
 #include "cli/model_args.h"
 #include <inttypes.h>
 #include <stdlib.h>
@@ -105,15 +106,11 @@ static const struct fg_opt options[] = {
      .help = "longest reply, in tokens"},
     {0},
 };
-static const struct fg_opt *const tables[] = {options,
-                                              fg_opts_corpus_sample,
-                                              fg_opts_model,
-                                              fg_opts_memory,
-                                              fg_opts_numerics_fast,
-                                              fg_opts_template,
-                                              fg_opts_ctx,
-                                              fg_opts_kv,
-                                              NULL};
+static const struct fg_opt *const tables[] = {options,          fg_opts_corpus_sample,
+                                              fg_opts_resume,   fg_opts_model,
+                                              fg_opts_memory,   fg_opts_numerics_fast,
+                                              fg_opts_template, fg_opts_ctx,
+                                              fg_opts_kv,       NULL};
 static const char *const examples[] = {
     "forge corpus evalset -m model/ --set dev --out dev.safetensors", NULL};
 

@@ -2,6 +2,7 @@
 // sampling subcommands share.
 #include "base/progress.h"
 #include "cli/corpus.h"
+#include "cli/job_args.h"
 #include "cli/model_args.h"
 #include "corpus/batch.h"
 #include <inttypes.h>
@@ -30,7 +31,7 @@ int fg_cli_sampler_open(struct fg_cli_sampler *s, struct fg_cli *cli, struct fg_
     double top_p = fg_args_number(args, "top-p");
     s->job = (struct fg_generate_job){
         .engine = s->engine,
-        .restart = fg_args_flag(args, "restart") || !fg_args_flag(args, "resume"),
+        .restart = fg_cli_restart(args),
         .dry_run = fg_args_flag(args, "dry-run"),
         .seed = (uint64_t)fg_args_int(args, "seed"),
         .sampling = {.temperature = fg_args_number(args, "temperature"),
@@ -192,17 +193,6 @@ const struct fg_opt fg_opts_corpus_sample[] = {
      .group = "Run",
      .help = "replies made at the same time, each with a context of its own; they do not depend on "
              "it"},
-    {.name = "resume",
-     .kind = FG_OPT_FLAG,
-     .def = "on",
-     .listed_negative = true,
-     .group = "Run",
-     .help = "begin again, as --restart"},
-    {.name = "restart",
-     .kind = FG_OPT_FLAG,
-     .def = "off",
-     .group = "Run",
-     .help = "drop what an earlier run finished"},
     {.name = "dry-run",
      .kind = FG_OPT_FLAG,
      .def = "off",
@@ -235,15 +225,11 @@ static const struct fg_opt options[] = {
      .help = "longest reply, in tokens"},
     {0},
 };
-static const struct fg_opt *const tables[] = {options,
-                                              fg_opts_corpus_sample,
-                                              fg_opts_model,
-                                              fg_opts_memory,
-                                              fg_opts_numerics_fast,
-                                              fg_opts_template,
-                                              fg_opts_ctx,
-                                              fg_opts_kv,
-                                              NULL};
+static const struct fg_opt *const tables[] = {options,          fg_opts_corpus_sample,
+                                              fg_opts_resume,   fg_opts_model,
+                                              fg_opts_memory,   fg_opts_numerics_fast,
+                                              fg_opts_template, fg_opts_ctx,
+                                              fg_opts_kv,       NULL};
 static const char *const examples[] = {
     "forge corpus generate -m model/ --prompts prompts.jsonl --out samples/", NULL};
 

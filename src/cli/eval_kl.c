@@ -4,6 +4,7 @@
 #include "base/progress.h"
 #include "base/thread.h"
 #include "cli/eval.h"
+#include "cli/job_args.h"
 #include "cli/model_args.h"
 #include "cli/provenance.h"
 #include "eval/klk_summary.h"
@@ -117,7 +118,7 @@ static int measure(struct kl *k, const struct measure *m, struct fg_error *err)
         .seqs = fg_args_int(args, "seqs"),
         .seed = (uint64_t)fg_args_int(args, "seed"),
         .out = m->out,
-        .restart = fg_args_flag(args, "restart") || !fg_args_flag(args, "resume"),
+        .restart = fg_cli_restart(args),
         .model = k->student.model,
         .model_digest = k->identity.hex,
         .tokenizer = k->tokenizer,
@@ -406,34 +407,10 @@ static const struct fg_opt options[] = {
      .kind = FG_OPT_FLAG,
      .group = "Comparison",
      .help = "KL over the whole vocabulary; needs --reference, which implies it"},
-    {.name = "topk",
-     .kind = FG_OPT_INT,
-     .value = "K",
-     .def_note = "all that the teacher has",
-     .min = 1,
-     .max = FG_TEACHER_K_MAX,
-     .group = "Comparison",
-     .help = "tokens of the teacher that count one by one; the others count together"},
-    {.name = "skip-prefix",
-     .kind = FG_OPT_INT,
-     .value = "N",
-     .def = "0",
-     .min = 0,
-     .max = INT32_MAX,
-     .group = "Comparison",
-     .help = "leave the first N positions of each sequence out, as a shared system prompt"},
     {.name = "answers-only",
      .kind = FG_OPT_FLAG,
      .group = "Comparison",
      .help = "score only what comes after the prompt"},
-    {.name = "seqs",
-     .kind = FG_OPT_INT,
-     .value = "N",
-     .def_note = "all",
-     .min = 1,
-     .max = INT32_MAX,
-     .group = "Comparison",
-     .help = "the first N sequences alone"},
     {.name = "matrix",
      .kind = FG_OPT_FLAG,
      .group = "Comparison",
@@ -446,14 +423,6 @@ static const struct fg_opt options[] = {
      .required = true,
      .group = "Run",
      .help = "the report to write: new, empty, or of the same command"},
-    {.name = "rows",
-     .kind = FG_OPT_INT,
-     .value = "N",
-     .def = "64",
-     .min = 1,
-     .max = 8192,
-     .group = "Run",
-     .help = "rows per forward call; results do not depend on it"},
     {.name = "seed",
      .kind = FG_OPT_INT,
      .value = "N",
@@ -462,21 +431,11 @@ static const struct fg_opt options[] = {
      .max = INT64_MAX,
      .group = "Run",
      .help = "seed of the intervals"},
-    {.name = "resume",
-     .kind = FG_OPT_FLAG,
-     .def = "on",
-     .listed_negative = true,
-     .group = "Run",
-     .help = "begin again, as --restart"},
-    {.name = "restart",
-     .kind = FG_OPT_FLAG,
-     .def = "off",
-     .group = "Run",
-     .help = "drop what an earlier run finished"},
     {0},
 };
 static const struct fg_opt *const tables[] = {
-    options, fg_opts_model, fg_opts_memory, fg_opts_numerics_exact, fg_opts_kv, NULL};
+    options,    fg_opts_kl, fg_opts_resume, fg_opts_model, fg_opts_memory, fg_opts_numerics_exact,
+    fg_opts_kv, NULL};
 static const struct fg_command *const subcommands[] = {&fg_cmd_eval_kl_compare, NULL};
 static const char *const examples[] = {
     "forge eval kl -m export/ --teacher dev-teacher/ --trace dev.safetensors --out report/",

@@ -10,7 +10,7 @@
 #include "train/quantize.h"
 #include <stdbool.h>
 
-extern const struct fg_opt fg_opts_plan_eval[];   // --trace, --teacher, --topk, --rows ...
+extern const struct fg_opt fg_opts_plan_eval[];   // --trace, --teacher
 extern const struct fg_opt fg_opts_plan_method[]; // --method, --memory, --restart, --dry-run
 
 // Threads, kernels and what the lists of options own.

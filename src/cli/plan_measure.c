@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/num.h"
 #include "base/progress.h"
+#include "cli/job_args.h"
 #include "cli/plan_args.h"
 #include "cli/plan_job.h"
 #include "cli/provenance.h"
@@ -528,7 +529,7 @@ static const struct fg_opt options[] = {
     {0},
 };
 static const struct fg_opt *const tables[] = {
-    options,      fg_opts_plan_eval,   fg_opts_plan, fg_opts_plan_changes,
+    options,      fg_opts_plan_eval,   fg_opts_kl, fg_opts_plan, fg_opts_plan_changes,
     fg_opts_gptq, fg_opts_plan_method, NULL};
 static const char *const examples[] = {
     "forge plan measure --kind err -m model/ --calib calib.safetensors --out sens.json",

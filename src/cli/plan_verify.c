@@ -2,6 +2,7 @@
 // (specs: quantization 5.3).
 #include "base/file.h"
 #include "base/progress.h"
+#include "cli/job_args.h"
 #include "cli/plan_args.h"
 #include "cli/plan_job.h"
 #include "cli/provenance.h"
@@ -176,7 +177,7 @@ static const struct fg_opt options[] = {
     {0},
 };
 static const struct fg_opt *const tables[] = {
-    options,      fg_opts_plan_eval,   fg_opts_plan, fg_opts_plan_changes,
+    options,      fg_opts_plan_eval,   fg_opts_kl, fg_opts_plan, fg_opts_plan_changes,
     fg_opts_gptq, fg_opts_plan_method, NULL};
 static const char *const examples[] = {
     "forge plan verify --plan plan.json -m model/ --calib calib.safetensors --work work/ "

@@ -6,6 +6,7 @@
 #include "base/progress.h"
 #include "base/thread.h"
 #include "cli/cli.h"
+#include "cli/job_args.h"
 #include "cli/plan_args.h"
 #include "cli/quantize_args.h"
 #include "kernels/kernels.h"
@@ -190,7 +191,7 @@ static int run_quantize(struct fg_cli *cli, struct fg_error *err)
         .model = fg_args_text(args, "model"),
         .only = fg_args_text(args, "only"),
         .unpacked = fg_args_flag(args, "unpacked"),
-        .restart = fg_args_flag(args, "restart") || !fg_args_flag(args, "resume"),
+        .restart = fg_cli_restart(args),
         .log = &cli->log,
     };
     struct fg_cli_gptq own = {0};
@@ -264,17 +265,6 @@ static const struct fg_opt options[] = {
      .def_note = "what is free",
      .group = "Run",
      .help = "refuse to start when the job needs more"},
-    {.name = "resume",
-     .kind = FG_OPT_FLAG,
-     .def = "on",
-     .listed_negative = true,
-     .group = "Run",
-     .help = "begin again, as --restart"},
-    {.name = "restart",
-     .kind = FG_OPT_FLAG,
-     .def = "off",
-     .group = "Run",
-     .help = "drop what an earlier run finished"},
     {.name = "dry-run",
      .kind = FG_OPT_FLAG,
      .def = "off",
@@ -282,8 +272,8 @@ static const struct fg_opt options[] = {
      .help = "check the inputs, print plan, sizes and memory, write nothing"},
     {0},
 };
-static const struct fg_opt *const tables[] = {options, fg_opts_plan, fg_opts_plan_changes,
-                                              fg_opts_gptq, NULL};
+static const struct fg_opt *const tables[] = {options,      fg_opts_plan,   fg_opts_plan_changes,
+                                              fg_opts_gptq, fg_opts_resume, NULL};
 static const char *const examples[] = {
     "forge quantize -m model/ -o export/ --calib rows.safetensors:96 --text notes.txt:32",
     "forge quantize -m model/ -o export/ --method rtn",

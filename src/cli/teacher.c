@@ -4,6 +4,7 @@
 #include "base/progress.h"
 #include "base/thread.h"
 #include "cli/eval.h"
+#include "cli/job_args.h"
 #include "cli/model_args.h"
 #include <inttypes.h>
 #include <math.h>
@@ -89,7 +90,7 @@ static int make(struct teacher *t, struct fg_error *err)
         .f16 = strcmp(fg_args_text(args, "lp"), "f16") == 0,
         .block = BLOCK,
         .out = fg_args_text(args, "out"),
-        .restart = fg_args_flag(args, "restart") || !fg_args_flag(args, "resume"),
+        .restart = fg_cli_restart(args),
         .model = t->identity.hex,
         .tokenizer = t->tokenizer,
         .progress = on_progress,
@@ -153,21 +154,11 @@ static const struct fg_opt options[] = {
      .choices = "f32|f16",
      .group = "Teacher",
      .help = "log-probabilities in f32, or in f16, for training alone"},
-    {.name = "resume",
-     .kind = FG_OPT_FLAG,
-     .def = "on",
-     .listed_negative = true,
-     .group = "Run",
-     .help = "begin again, as --restart"},
-    {.name = "restart",
-     .kind = FG_OPT_FLAG,
-     .def = "off",
-     .group = "Run",
-     .help = "drop what an earlier run finished"},
     {0},
 };
 static const struct fg_opt *const tables[] = {
-    options, fg_opts_model, fg_opts_memory, fg_opts_numerics_exact, fg_opts_kv, NULL};
+    options, fg_opts_resume, fg_opts_model, fg_opts_memory, fg_opts_numerics_exact, fg_opts_kv,
+    NULL};
 static const char *const examples[] = {
     "forge teacher -m model/ --rows train.safetensors --out teacher/",
     "forge teacher -m model/ --trace dev.safetensors --topk 512 --out dev-teacher/", NULL};
