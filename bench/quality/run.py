@@ -4,8 +4,9 @@ teacher over the same positions. Finished exports and reports are taken as they 
 
 Usage: run.py --forge PATH --model DIR --calib ROWS --eval ROWS --out DIR [--ncal 64] [--peers DIR] [--only REGEX] [--list]
 
-Writes OUT/exports/NAME, OUT/reports/NAME (forge eval kl), OUT/results.json and OUT/results.md. --peers: directory of *.gguf with
-peers.json (peers.py). plot.py makes the picture of results.json.
+Writes OUT/exports/NAME, OUT/reports/NAME (forge eval kl), OUT/results.json and OUT/results.md, which have everything that is
+finished, of earlier runs too. Plan files in OUT/plans/*.json are quantized beside the built-in ones. --peers: directory of *.gguf
+with peers.json (peers.py). plot.py makes the picture of results.json.
 """
 import argparse
 import glob
@@ -24,7 +25,8 @@ PLANS = {
     "all-lut4": ("all-lut4", []),
     "all-int8": ('{"defaults": {"mlp": "int8", "mixer": "int8", "kv": "int8", "head": "int8"}}', ["--lr-rank", "0"]),
 }
-# One option changed at a time, on release-0.2.
+# One option changed at a time, on this plan.
+BASE = "release-0.2"
 CHANGES = {
     "rtn": ["--method", "rtn"],
     "aw0": ["--aw", "0"],
@@ -98,13 +100,13 @@ def export_bytes(path):
 def jobs(a):
     """(name, kind, what), forge's first."""
     out = [(n, "forge", p) for n, p in PLANS.items()]
-    out += [(f"release-0.2+{n}", "forge", ("release-0.2", o)) for n, o in CHANGES.items()]
+    out += [(f"{BASE}+{n}", "forge", (BASE, o)) for n, o in CHANGES.items()]
     for f in sorted(glob.glob(os.path.join(a.out, "plans", "*.json"))):
         out.append((os.path.basename(f)[:-5], "forge", (f, [])))
     if a.peers:
         out += [("llama.cpp/" + os.path.basename(f)[:-5], "gguf", f) for f in sorted(glob.glob(a.peers + "/*.gguf"))
                 if "imatrix" not in f]
-    return [j for j in out if not a.only or re.search(a.only, j[0])]
+    return out
 
 
 def table(rows):
@@ -115,6 +117,38 @@ def table(rows):
                      f"{r['ci95'][0]:.4f} to {r['ci95'][1]:.4f} | {r['median_kl']:.4f} | {r['p99_kl']:.3f} | "
                      f"{100 * r['top1']:.2f} % | {r['ppl']:.3f} |")
     return "\n".join(lines) + "\n"
+
+
+def row(a, name, kind, what, peers):
+    """What is known of one finished job; None before."""
+    summary = os.path.join(a.out, "reports", name.replace("/", "-"), "summary.json")
+    if not os.path.exists(summary):
+        return None
+    with open(summary) as f:
+        s = json.load(f)
+    if kind == "forge":
+        token, embed = export_bytes(os.path.join(a.out, "exports", name))
+        total = token + embed
+    else:
+        token = total = peers["files"][os.path.basename(what)[:-5]]["tensor_bytes"]
+    return {"name": name, "kind": kind, "token_bytes": token, "total_bytes": total, "ci95": s["mean_kl_ci95"],
+            **{k: s[k] for k in ("mean_kl", "median_kl", "p99_kl", "top1", "ppl", "positions", "model_digest")}}
+
+
+def write(a, peers):
+    """results.json and results.md of everything that is finished; changes with their ratio to the plan that they change."""
+    rows = [r for r in (row(a, *j, peers) for j in jobs(a)) if r]
+    names = {r["name"] for r in rows}
+    for r in rows:
+        if r["name"].startswith(BASE + "+") and BASE in names:
+            r["against_base"] = compare(a, BASE, r["name"])
+    with open(os.path.join(a.out, "reports", "control", "summary.json")) as f:
+        s = json.load(f)
+    control = {k: s[k] for k in ("mean_kl", "max_kl", "top1", "ref_ppl", "positions")}
+    with open(os.path.join(a.out, "results.json"), "w") as f:
+        json.dump({"control": control, "rows": rows}, f, indent=1)
+    with open(os.path.join(a.out, "results.md"), "w") as f:
+        f.write(table(rows))
 
 
 def main():
@@ -134,34 +168,15 @@ def main():
     if a.peers:
         with open(os.path.join(a.peers, "peers.json")) as f:
             peers = json.load(f)
-    cache, rows = teacher(a), []
-    control = evaluate(a, "control", a.model, cache)
+    cache = teacher(a)
+    evaluate(a, "control", a.model, cache)
     for name, kind, what in jobs(a):
-        if kind == "forge":
-            path = quantize(a, name, *what)
-            token, embed = export_bytes(path)
-            total = token + embed
-        else:
-            path = what
-            entry = peers["files"][os.path.basename(what)[:-5]]
-            token = total = entry["tensor_bytes"]
-        s = evaluate(a, name.replace("/", "-"), path, cache)
-        rows.append({"name": name, "kind": kind, "token_bytes": token, "total_bytes": total, "mean_kl": s["mean_kl"],
-                     "ci95": s["mean_kl_ci95"], "median_kl": s["median_kl"], "p99_kl": s["p99_kl"], "top1": s["top1"],
-                     "ppl": s["ppl"], "positions": s["positions"], "model_digest": s["model_digest"]})
-        print(f"{name}: {token / 1e6:.1f} MB, KL {s['mean_kl']:.4f}", flush=True)
-        with open(os.path.join(a.out, "results.json"), "w") as f:
-            json.dump({"control": {k: control[k] for k in ("mean_kl", "max_kl", "top1", "ref_ppl", "positions")},
-                       "rows": rows}, f, indent=1)
-        with open(os.path.join(a.out, "results.md"), "w") as f:
-            f.write(table(rows))
-    for r in rows:
-        if not r["name"].startswith("release-0.2+") or "release-0.2" not in [x["name"] for x in rows]:
+        if a.only and not re.search(a.only, name):
             continue
-        r["against_release"] = compare(a, "release-0.2", r["name"])
-    with open(os.path.join(a.out, "results.json"), "w") as f:
-        json.dump({"control": {k: control[k] for k in ("mean_kl", "max_kl", "top1", "ref_ppl", "positions")},
-                   "rows": rows}, f, indent=1)
+        path = quantize(a, name, *what) if kind == "forge" else what
+        s = evaluate(a, name.replace("/", "-"), path, cache)
+        print(f"{name}: KL {s['mean_kl']:.4f} [{s['mean_kl_ci95'][0]:.4f}, {s['mean_kl_ci95'][1]:.4f}]", flush=True)
+        write(a, peers)
 
 
 if __name__ == "__main__":
