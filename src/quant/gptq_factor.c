@@ -1,6 +1,7 @@
 // quant/gptq_factor.c: the Hessian in the order of treatment, damped, and its factor. One array of
 // n x n FP64 is gathered, factored, inverted and narrowed to FP32, all in place.
 #include "quant/hessian.h"
+#include "quant/big.h"
 #include "quant/factor.h"
 #include "quant/jobs.h"
 #include <inttypes.h>
@@ -139,8 +140,8 @@ int fg_gptq_factorize(struct fg_gptq_factor *out, const struct fg_hessian *h,
     const uint64_t cells = (uint64_t)n * (uint64_t)n;
     *out = (struct fg_gptq_factor){.n = n, .damp = damp};
     struct gathering g = {.h = h, .f = out};
-    double *scratch = malloc((size_t)n * FG_FACTOR_BLOCK * sizeof *scratch), mean = 0;
-    g.A = malloc((size_t)cells * sizeof *g.A);
+    double *scratch = fg_big_alloc((uint64_t)n * FG_FACTOR_BLOCK * sizeof *scratch), mean = 0;
+    g.A = fg_big_alloc(cells * sizeof *g.A);
     out->perm = malloc((size_t)n * sizeof *out->perm);
     out->diag = malloc((size_t)n * sizeof *out->diag);
     out->dead = malloc((size_t)n * sizeof *out->dead);
@@ -196,5 +197,5 @@ uint64_t fg_gptq_factorize_bytes(int64_t n)
 {
     const uint64_t N = (uint64_t)n;
     return N * N * sizeof(double) + N * FG_FACTOR_BLOCK * sizeof(double) + N * sizeof(struct key) +
-           N * (sizeof(int32_t) + sizeof(float) + 1);
+           N * (sizeof(int32_t) + sizeof(float) + 1) + 2 * FG_BIG_PAGE;
 }

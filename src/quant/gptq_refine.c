@@ -15,7 +15,7 @@
 // SmolLM2, six sweeps so take another 1 to 3 % of the error of held-out rows beyond what they do
 // without a ridge.
 #include "quant/gptq_impl.h"
-#include "base/arena.h"
+#include "quant/big.h"
 #include "quant/jobs.h"
 #include <cblas.h>
 #include <math.h>
@@ -303,7 +303,7 @@ int fg_gptq_refine(const struct fg_gptq_job *job, const struct fg_hessian *h,
     r.unit = sum > 0 ? (double)(job->cols - factor->n_dead) / sum : 0;
     r.scratch_bytes = scratch_bytes(job);
     const uint64_t bytes = (uint64_t)(r.scratch_bytes * fg_job_threads(job->fit->pool));
-    r.scratch = fg_alloc_aligned(bytes);
+    r.scratch = fg_big_alloc(bytes);
     if (!r.scratch) return fg_fail_memory(err, "refinement", bytes);
     openblas_set_num_threads(1);
     fg_job_run(job->fit->pool, fg_gptq_items(job), refine_item, &r);

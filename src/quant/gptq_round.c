@@ -1,7 +1,7 @@
 // quant/gptq_round.c: the pass over the columns with error feedback. A thread takes a few panels
 // of rows through all blocks of columns, so that a block of U is read once for them.
 #include "quant/gptq_impl.h"
-#include "base/arena.h"
+#include "quant/big.h"
 #include "quant/jobs.h"
 #include <cblas.h>
 #include <stdlib.h>
@@ -111,7 +111,7 @@ int fg_gptq_round(const struct fg_gptq_job *job, const struct fg_gptq_factor *fa
     p.block = block < job->cols ? block : job->cols;
     p.scratch_bytes = scratch_bytes(job, p.block);
     const uint64_t bytes = (uint64_t)(p.scratch_bytes * fg_job_threads(job->fit->pool));
-    p.scratch = fg_alloc_aligned(bytes);
+    p.scratch = fg_big_alloc(bytes);
     if (!p.scratch) return fg_fail_memory(err, "GPTQ", bytes);
     openblas_set_num_threads(1);
     fg_job_run(job->fit->pool, fg_gptq_items(job), pass_item, &p);

@@ -2,6 +2,7 @@
 // one of them in FP32.
 #include "quant/hessian.h"
 #include "base/arena.h"
+#include "quant/big.h"
 #include "quant/jobs.h"
 #include <assert.h>
 #include <cblas.h>
@@ -22,8 +23,10 @@ int fg_hessian_new(struct fg_hessian *h, int64_t n, struct fg_error *err)
 {
     const uint64_t bytes = (uint64_t)n * (uint64_t)n * sizeof *h->H;
     *h = (struct fg_hessian){.n = n};
-    h->H = fg_alloc_aligned(bytes);
-    return h->H ? 0 : fg_fail_memory(err, "Hessian", bytes);
+    h->H = fg_big_alloc(bytes);
+    if (!h->H) return fg_fail_memory(err, "Hessian", bytes);
+    memset(h->H, 0, (size_t)bytes);
+    return 0;
 }
 
 void fg_hessian_free(struct fg_hessian *h)
