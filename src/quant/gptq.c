@@ -181,6 +181,17 @@ static int round_matrix(struct fg_fit_result *out, struct fg_gptq_stats *stats, 
     return rc;
 }
 
+uint64_t fg_gptq_bytes(int64_t rows, int64_t cols, int threads, bool refine)
+{
+    const uint64_t N = (uint64_t)cols, R = (uint64_t)rows,
+                   chunk = (R < CHUNK ? R : CHUNK) * (N * sizeof(float) + 2 * sizeof(double)),
+                   sums = (N / 512 + 1) * R * sizeof(double), // of fg_hessian_error
+        panels = PANELS_MAX * N * FG_LANES * (sizeof(float) * (refine ? 2 : 1) + 1);
+    // Refining keeps the indices of the pass, at most a byte for each weight, and errors of rows.
+    const uint64_t before = refine ? N * R + 2 * R * sizeof(double) : 0;
+    return chunk + sums + before + (uint64_t)threads * (panels + FG_GPTQ_SMALL_BYTES);
+}
+
 int fg_gptq(struct fg_fit_result *out, struct fg_gptq_stats *stats, bool want_rtn,
             enum fg_qformat f, const float *W, int64_t rows, int64_t cols,
             const struct fg_hessian *h, const struct fg_gptq_factor *factor, const uint16_t *table,

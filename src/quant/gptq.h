@@ -40,4 +40,6 @@ int fg_gptq(struct fg_fit_result *out, struct fg_gptq_stats *stats, bool want_rt
             enum fg_qformat f, const float *W, int64_t rows, int64_t cols,
             const struct fg_hessian *h, const struct fg_gptq_factor *factor, const uint16_t *table,
             const struct fg_gptq_options *o, struct fg_error *err);
+// Bytes that fg_gptq takes at its peak beside W, H, the factor and its result.
+uint64_t fg_gptq_bytes(int64_t rows, int64_t cols, int threads, bool refine);
 #endif

@@ -15,6 +15,7 @@
 #include "quant/gptq.h"
 
 #define FG_LANES 128
+#define FG_GPTQ_SMALL_BYTES ((uint64_t)4 << 20) // of a thread's scratch: all but panels
 #define FG_GPTQ_SUB 32 // columns between two updates of the rest of a block
 
 struct fg_gptq_job {

@@ -201,11 +201,11 @@ static void estimate_peak(struct fg_quantize *q)
             const struct fg_plan_mat *m = &q->list.mats[j];
             if (!q->chosen[j]) continue;
             held += m->bytes + m->factor_bytes;
-            uint64_t now = held + fg_quantize_fit_bytes(m, gptq);
+            uint64_t now = held + fg_quantize_fit_bytes(q, m);
             if (gptq)
-                now += replaced_bytes(q) + fg_walk_bytes(q->source.config, q->calib.n, q->o.seq,
-                                                         q->calib.n_held, q->o.bf16_state,
-                                                         q->o.batch, m->cols);
+                now += (m->layer < 0 ? 0 : replaced_bytes(q)) +
+                       fg_walk_bytes(q->source.config, q->calib.n, q->o.seq, q->calib.n_held,
+                                     q->o.bf16_state, q->o.batch, m->cols);
             if (now > peak) peak = now;
         }
         if (q->o.unpacked && u->n > 0 && held + u->payload > peak) peak = held + u->payload;

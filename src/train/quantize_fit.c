@@ -152,7 +152,7 @@ int fg_quantize_site(struct fg_quantize *q, const struct fg_plan_mat *m, struct 
     return rc;
 }
 
-uint64_t fg_quantize_fit_bytes(const struct fg_plan_mat *m, bool gptq)
+uint64_t fg_quantize_fit_bytes(const struct fg_quantize *q, const struct fg_plan_mat *m)
 {
     uint64_t n = (uint64_t)m->rows * (uint64_t)m->cols, rank = (uint64_t)m->rank;
     uint64_t cols = (uint64_t)m->cols;
@@ -162,8 +162,11 @@ uint64_t fg_quantize_fit_bytes(const struct fg_plan_mat *m, bool gptq)
         peak += 4 * n + m->bytes + 2 * m->factor_bytes +
                 32 * (rank + 16) * (uint64_t)(m->rows + m->cols);
     // The factor of H beside H, or then U with what is being rounded.
-    if (gptq) {
-        uint64_t factoring = fg_gptq_factorize_bytes(m->cols), rounding = 4 * cols * cols + 8 * n;
+    if (q->o.method == FG_QUANTIZE_GPTQ) {
+        uint64_t factoring = fg_gptq_factorize_bytes(m->cols),
+                 rounding =
+                     4 * cols * cols +
+                     fg_gptq_bytes(m->rows, m->cols, fg_pool_threads(q->o.pool), q->o.refine > 0);
         peak += factoring > rounding ? factoring : rounding;
     }
     return peak > READ_BYTES ? peak + READ_BYTES : 2 * READ_BYTES;

@@ -118,7 +118,7 @@ int fg_quantize_site(struct fg_quantize *q, const struct fg_plan_mat *m, struct 
 struct fg_fit_options fg_quantize_fit_options(const struct fg_quantize *q,
                                               const struct fg_plan_mat *m);
 // Memory that fitting takes at its peak, without the result's own.
-uint64_t fg_quantize_fit_bytes(const struct fg_plan_mat *m, bool gptq);
+uint64_t fg_quantize_fit_bytes(const struct fg_quantize *q, const struct fg_plan_mat *m);
 // T in the matrix's format by the job's method; stats of GPTQ alone.
 int fg_quantize_round(struct fg_fitter *f, const float *T, bool want_rtn, struct fg_fit_result *out,
                       struct fg_gptq_stats *stats, struct fg_error *err);
