@@ -25,8 +25,9 @@ PLANS = {
     "all-lut4": ("all-lut4", []),
     "all-int8": ('{"defaults": {"mlp": "int8", "mixer": "int8", "kv": "int8", "head": "int8"}}', ["--lr-rank", "0"]),
 }
-# One option changed at a time, on this plan.
+# One option changed at a time, on this plan, and some on others: jobs PLAN+CHANGE.
 BASE = "release-0.2"
+ELSEWHERE = {"rtn": ("all-v2x16", "all-v2x64", "all-lut4", "all-int8"), "plain-basis": ("all-v2x16", "all-v2x64")}
 CHANGES = {
     "rtn": ["--method", "rtn"],
     "aw0": ["--aw", "0"],
@@ -59,8 +60,9 @@ def quantize(a, name, plan, options):
         return out
     if plan.startswith("{"):
         file = os.path.join(a.out, f"{name}.plan.json")
-        with open(file, "w") as f:
-            f.write(plan)
+        if not os.path.exists(file):
+            with open(file, "w") as f:
+                f.write(plan)
         plan = file
     data = [] if "rtn" in options else ["--calib", a.calib, "--ncal", str(a.ncal)]
     run(a, [a.forge, "quantize", "-m", a.model, "-o", out, "--plan", plan, "--no-progress", *data, *options])
@@ -100,7 +102,10 @@ def export_bytes(path):
 def jobs(a):
     """(name, kind, what), forge's first."""
     out = [(n, "forge", p) for n, p in PLANS.items()]
-    out += [(f"{BASE}+{n}", "forge", (BASE, o)) for n, o in CHANGES.items()]
+    for n, o in CHANGES.items():
+        for base in (BASE, *ELSEWHERE.get(n, ())):
+            plan, more = PLANS[base]
+            out.append((f"{base}+{n}", "forge", (plan, more + o)))
     for f in sorted(glob.glob(os.path.join(a.out, "plans", "*.json"))):
         out.append((os.path.basename(f)[:-5], "forge", (f, [])))
     if a.peers:
@@ -116,6 +121,17 @@ def table(rows):
         lines.append(f"| {r['name']} | {r['token_bytes'] / 1e6:.1f} | {r['total_bytes'] / 1e6:.1f} | {r['mean_kl']:.4f} | "
                      f"{r['ci95'][0]:.4f} to {r['ci95'][1]:.4f} | {r['median_kl']:.4f} | {r['p99_kl']:.3f} | "
                      f"{100 * r['top1']:.2f} % | {r['ppl']:.3f} |")
+    return "\n".join(lines) + "\n"
+
+
+def changes(rows):
+    lines = ["| change | mean KL | against the plan | 95 % | verdict |", "| --- | ---: | ---: | --- | --- |"]
+    for r in rows:
+        if "against_base" not in r:
+            continue
+        c = r["against_base"]["all"]
+        lines.append(f"| {r['name']} | {r['mean_kl']:.4f} | {100 * c['change']:+.1f} % | {100 * c['change_ci95'][0]:+.1f} to "
+                     f"{100 * c['change_ci95'][1]:+.1f} % | {c['verdict']} |")
     return "\n".join(lines) + "\n"
 
 
@@ -140,15 +156,16 @@ def write(a, peers):
     rows = [r for r in (row(a, *j, peers) for j in jobs(a)) if r]
     names = {r["name"] for r in rows}
     for r in rows:
-        if r["name"].startswith(BASE + "+") and BASE in names:
-            r["against_base"] = compare(a, BASE, r["name"])
+        base = r["name"].partition("+")[0]
+        if base != r["name"] and base in names:
+            r["against_base"] = compare(a, base, r["name"])
     with open(os.path.join(a.out, "reports", "control", "summary.json")) as f:
         s = json.load(f)
     control = {k: s[k] for k in ("mean_kl", "max_kl", "top1", "ref_ppl", "positions")}
     with open(os.path.join(a.out, "results.json"), "w") as f:
         json.dump({"control": control, "rows": rows}, f, indent=1)
     with open(os.path.join(a.out, "results.md"), "w") as f:
-        f.write(table(rows))
+        f.write(table(rows) + "\n" + changes(rows))
 
 
 def main():
