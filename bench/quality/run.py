@@ -39,9 +39,8 @@ CHANGES = {
     "lr-diag": ["--lr-fit", "diag"],
     "lr-full": ["--lr-fit", "full"],
     "order-none": ["--order", "none"],
-    "refine1": ["--refine", "1"],
-    "refine3": ["--refine", "3"],
-    "full-refine3": ["--lr-fit", "full", "--refine", "3"],
+    "refine0": ["--refine", "0"],
+    "refine10": ["--refine", "10"],
 }
 
 
