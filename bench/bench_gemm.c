@@ -17,8 +17,8 @@
 #include <immintrin.h>
 #endif
 
-#define N_TYPES 4 // the three, and BF16 times BF16
-static const char *const type_names[N_TYPES] = {"f32", "f16", "bf16", "bf16 fast"};
+#define N_TYPES 5 // the four, and BF16 times BF16
+static const char *const type_names[N_TYPES] = {"f32", "f16", "bf16", "int8", "bf16 fast"};
 
 struct bench {
     struct fg_pool *pool;

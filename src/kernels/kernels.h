@@ -32,11 +32,13 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum fg_dtype { FG_F32, FG_F16, FG_BF16, FG_N_DTYPES };
+// FG_INT8: whole numbers without a scale, of low-rank factors; tensors of checkpoints have the
+// other types.
+enum fg_dtype { FG_F32, FG_F16, FG_BF16, FG_INT8, FG_N_DTYPES };
 
 static inline uint64_t fg_dtype_bytes(enum fg_dtype t)
 {
-    return t == FG_F32 ? 4 : 2;
+    return t == FG_F32 ? 4 : t == FG_INT8 ? 1 : 2;
 }
 
 // y[t * ldy + r] = dot(w row r, x row t) for r in [r0, r1), t in [0, T).

@@ -24,7 +24,7 @@ enum fg_st_dtype fg_quant_st_dtype(enum fg_dtype t)
 
 static bool dtype_of(enum fg_st_dtype t, enum fg_dtype *out)
 {
-    for (int i = 0; i < FG_N_DTYPES; i++) {
+    for (int i = 0; i <= FG_BF16; i++) {
         if (fg_quant_st_dtype((enum fg_dtype)i) != t) continue;
         *out = (enum fg_dtype)i;
         return true;

@@ -80,7 +80,7 @@ static void import(void)
         if (t->rows * t->cols > WEIGHTS_MAX) continue;
         void *data = malloc(t->rows * t->cols * 4);
         if (!data) abort();
-        for (int dtype = 0; dtype < FG_N_DTYPES; dtype++) {
+        for (int dtype = 0; dtype <= FG_BF16; dtype++) {
             fg_import_read(imp, t, 0, t->rows, (enum fg_dtype)dtype, data, &err);
         }
         free(data);

@@ -58,7 +58,9 @@ static inline void fill_elements(uint8_t *dst, enum fg_dtype t, int64_t n, uint6
         uint16_t h = t == FG_F16 ? fg_f16_of_f32(f) : fg_bf16_of_f32(f);
         if (kind == NUMBERS_SPECIAL && next_u32(seed) % 32 == 0)
             h = (uint16_t)(next_u32(seed) & (t == FG_F16 ? 0x83FF : 0x807F));
-        if (t == FG_F32)
+        if (t == FG_INT8)
+            dst[i] = (uint8_t)next_u32(seed);
+        else if (t == FG_F32)
             memcpy(dst + 4 * i, &f, 4);
         else
             memcpy(dst + 2 * i, &h, 2);

@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const dtype_names[] = {"f32", "f16", "bf16"};
+static const char *const dtype_names[] = {"f32", "f16", "bf16", "int8"};
 #define CANARY 12345.678f
 
 // One product: weights and x end at a forbidden page; y has space around each row.

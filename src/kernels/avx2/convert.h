@@ -17,6 +17,7 @@ FG_INLINE __m256i fg_mask8(int64_t n)
 FG_INLINE __m256 fg_load8(const uint8_t *row, enum fg_dtype t, int64_t k)
 {
     if (t == FG_F32) return _mm256_loadu_ps((const float *)(const void *)(row + 4 * k));
+    if (t == FG_INT8) return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadu_si64(row + k)));
     __m128i h = _mm_loadu_si128((const __m128i *)(const void *)(row + 2 * k));
     if (t == FG_F16) return _mm256_cvtph_ps(h);
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(h), 16));
@@ -30,7 +31,7 @@ struct fg_padded16 {
 FG_INLINE void fg_pad16(struct fg_padded16 *p, const uint8_t *row, enum fg_dtype t, int64_t k,
                         int64_t count)
 {
-    size_t elem = t == FG_F32 ? 4 : 2;
+    size_t elem = (size_t)fg_dtype_bytes(t);
     *p = (struct fg_padded16){{0}};
     memcpy(p->bytes, row + (size_t)k * elem, (size_t)count * elem);
 }

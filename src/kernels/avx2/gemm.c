@@ -128,6 +128,7 @@ FG_INLINE void direct(const enum fg_dtype type, float *y, int64_t ldy, const uin
 DIRECT_TILES(fg_tile_f32_f32_avx2, FG_F32)
 DIRECT_TILES(fg_tile_f16_f32_avx2, FG_F16)
 DIRECT_TILES(fg_tile_bf16_f32_avx2, FG_BF16)
+DIRECT_TILES(fg_tile_int8_f32_avx2, FG_INT8)
 
 // Tiles of weights of one type that leave a panel.
 #define WIDEN_TILE(name, type)                                                                     \
@@ -139,6 +140,7 @@ DIRECT_TILES(fg_tile_bf16_f32_avx2, FG_BF16)
 WIDEN_TILE(fg_tile_widen_f32_avx2, FG_F32)
 WIDEN_TILE(fg_tile_widen_f16_avx2, FG_F16)
 WIDEN_TILE(fg_tile_widen_bf16_avx2, FG_BF16)
+WIDEN_TILE(fg_tile_widen_int8_avx2, FG_INT8)
 
 #define PANEL_TILE(cols)                                                                           \
     static void panel_tile_##cols(float *y, int64_t ldy, const float *panel, int64_t ldp,          \
@@ -163,10 +165,12 @@ static void fg_tile_panel_f32_avx2(float *y, int64_t ldy, const float *panel, in
 static const struct fg_gemm_tiles tiles = {
     .tile = {[FG_F32] = fg_tile_f32_f32_avx2,
              [FG_F16] = fg_tile_f16_f32_avx2,
-             [FG_BF16] = fg_tile_bf16_f32_avx2},
+             [FG_BF16] = fg_tile_bf16_f32_avx2,
+             [FG_INT8] = fg_tile_int8_f32_avx2},
     .widen = {[FG_F32] = fg_tile_widen_f32_avx2,
               [FG_F16] = fg_tile_widen_f16_avx2,
-              [FG_BF16] = fg_tile_widen_bf16_avx2},
+              [FG_BF16] = fg_tile_widen_bf16_avx2,
+              [FG_INT8] = fg_tile_widen_int8_avx2},
     .panel = fg_tile_panel_f32_avx2,
     .mr = MR,
     .nr = NR,
@@ -190,11 +194,18 @@ static void fg_gemm_bf16_f32_avx2(float *y, int64_t ldy, const void *w, int64_t 
     fg_gemm_blocked(&tiles, FG_BF16, y, ldy, w, n, r0, r1, x, ldx, T, scratch);
 }
 
+static void fg_gemm_int8_f32_avx2(float *y, int64_t ldy, const void *w, int64_t n, int64_t r0,
+                                  int64_t r1, const float *x, int64_t ldx, int64_t T, void *scratch)
+{
+    fg_gemm_blocked(&tiles, FG_INT8, y, ldy, w, n, r0, r1, x, ldx, T, scratch);
+}
+
 void fg_fill_dense_avx2(struct fg_kernels *k)
 {
     k->gemm[FG_F32] = fg_gemm_f32_f32_avx2;
     k->gemm[FG_F16] = fg_gemm_f16_f32_avx2;
     k->gemm[FG_BF16] = fg_gemm_bf16_f32_avx2;
+    k->gemm[FG_INT8] = fg_gemm_int8_f32_avx2;
     k->gemm_bf16_bf16 = fg_gemm_bf16_bf16_avx2;
     k->to_bf16 = fg_to_bf16_avx2;
     k->widen = fg_widen_avx2;

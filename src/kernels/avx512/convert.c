@@ -41,6 +41,8 @@ void fg_widen_avx512(float *dst, const void *src, enum fg_dtype t, int64_t n)
         widen(dst, src, FG_F32, n);
     else if (t == FG_F16)
         widen(dst, src, FG_F16, n);
-    else
+    else if (t == FG_BF16)
         widen(dst, src, FG_BF16, n);
+    else
+        widen(dst, src, FG_INT8, n);
 }

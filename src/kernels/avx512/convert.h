@@ -20,6 +20,9 @@ FG_INLINE __m512 fg_widen_bf16x16(__m256i h)
 FG_INLINE __m512 fg_load16(const uint8_t *row, enum fg_dtype t, int64_t k)
 {
     if (t == FG_F32) return _mm512_loadu_ps(row + 4 * k);
+    if (t == FG_INT8)
+        return _mm512_cvtepi32_ps(
+            _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)(row + k))));
     __m256i h = _mm256_loadu_si256((const __m256i *)(row + 2 * k));
     return t == FG_F16 ? _mm512_cvtph_ps(h) : fg_widen_bf16x16(h);
 }
@@ -28,6 +31,8 @@ FG_INLINE __m512 fg_load16(const uint8_t *row, enum fg_dtype t, int64_t k)
 FG_INLINE __m512 fg_load16_masked(const uint8_t *row, enum fg_dtype t, int64_t k, __mmask16 mask)
 {
     if (t == FG_F32) return _mm512_maskz_loadu_ps(mask, row + 4 * k);
+    if (t == FG_INT8)
+        return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_maskz_loadu_epi8(mask, row + k)));
     __m256i h = _mm256_maskz_loadu_epi16(mask, row + 2 * k);
     return t == FG_F16 ? _mm512_cvtph_ps(h) : fg_widen_bf16x16(h);
 }

@@ -16,6 +16,7 @@ static inline float element(const uint8_t *row, enum fg_dtype t, int64_t k)
         memcpy(&f, row + 4 * k, sizeof f);
         return f;
     }
+    if (t == FG_INT8) return (float)((const int8_t *)row)[k];
     uint16_t h;
     memcpy(&h, row + 2 * k, sizeof h);
     return t == FG_F16 ? fg_f16_to_f32(h) : fg_bf16_to_f32(h);
@@ -57,6 +58,13 @@ static void fg_gemm_bf16_f32_ref(float *y, int64_t ldy, const void *w, int64_t n
 {
     (void)scratch;
     gemm(y, ldy, w, FG_BF16, n, r0, r1, x, ldx, T);
+}
+
+static void fg_gemm_int8_f32_ref(float *y, int64_t ldy, const void *w, int64_t n, int64_t r0,
+                                 int64_t r1, const float *x, int64_t ldx, int64_t T, void *scratch)
+{
+    (void)scratch;
+    gemm(y, ldy, w, FG_INT8, n, r0, r1, x, ldx, T);
 }
 
 static float bf16_no_subnormal(uint16_t h)
@@ -122,6 +130,7 @@ void fg_fill_dense_ref(struct fg_kernels *k)
     k->gemm[FG_F32] = fg_gemm_f32_f32_ref;
     k->gemm[FG_F16] = fg_gemm_f16_f32_ref;
     k->gemm[FG_BF16] = fg_gemm_bf16_f32_ref;
+    k->gemm[FG_INT8] = fg_gemm_int8_f32_ref;
     k->gemm_bf16_bf16 = fg_gemm_bf16_bf16_ref;
     k->to_bf16 = fg_to_bf16_ref;
     k->widen = fg_widen_ref;
