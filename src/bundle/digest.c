@@ -92,11 +92,11 @@ static void set_shape(struct array *a, const char *type, uint64_t element_bytes,
 }
 
 static void add_data(struct hasher *h, const char *name, const char *suffix, const char *type,
-                     uint64_t d0, uint64_t d1, const void *data)
+                     uint64_t element_bytes, uint64_t d0, uint64_t d1, const void *data)
 {
     struct array *a = add(h, name, suffix);
     if (!a) return;
-    set_shape(a, type, 2, d0, d1);
+    set_shape(a, type, element_bytes, d0, d1);
     a->data = data;
 }
 
@@ -124,13 +124,17 @@ static void add_mat(struct hasher *h, const struct fg_qset_mat *mat)
             a->mat = mat;
         }
         if (lut)
-            add_data(h, mat->name, ".lut", "F16", (uint64_t)fg_qformat_entries(m->format), per,
+            add_data(h, mat->name, ".lut", "F16", 2, (uint64_t)fg_qformat_entries(m->format), per,
                      m->lut);
-        add_data(h, mat->name, ".scale", "F16", rows, 0, m->scale);
+        add_data(h, mat->name, ".scale", "F16", 2, rows, 0, m->scale);
     }
     if (rank) {
-        add_data(h, mat->name, ".lr_a", "F16", rows, rank, m->lr_a);
-        add_data(h, mat->name, ".lr_b", "F16", rank, cols, m->lr_b);
+        const bool int8 = m->lr_dtype == FG_LR_I8;
+        const char *type = int8 ? "I8" : "F16";
+        const uint64_t bytes = fg_lr_dtype_bytes(m->lr_dtype);
+        add_data(h, mat->name, ".lr_a", type, bytes, rows, rank, m->lr_a);
+        add_data(h, mat->name, ".lr_b", type, bytes, rank, cols, m->lr_b);
+        if (int8) add_data(h, mat->name, ".lr_scale", "F32", 4, rank, 0, m->lr_scale);
     }
 }
 

@@ -1,9 +1,9 @@
 // bundle/digest.h: the digest of weights (specs: quantization 6.9). One line "NAME DTYPE[SHAPE]
 // SHA256" for each array as the runtime consumes it, sorted by name: indices with a byte each
 // ("layers.0.mlp.gate_proj.idx U8[8704,5120] ..."), tables (.lut), scales (.scale), factors (.lr_a,
-// .lr_b), codes (.int8), kept weights (.weight), sign bitmaps ("layers.0.rot.mlp_in") and small
-// tensors. The root is the SHA-256 of the lines joined by "\n". Packing, chunks and specialization
-// do not show in it; the embedding is not part of it.
+// .lr_b, INT8 ones with .lr_scale), codes (.int8), kept weights (.weight), sign bitmaps
+// ("layers.0.rot.mlp_in") and small tensors. The root is the SHA-256 of the lines joined by "\n".
+// Packing, chunks and specialization do not show in it; the embedding is not part of it.
 #ifndef FG_BUNDLE_DIGEST_H
 #define FG_BUNDLE_DIGEST_H
 #include "base/error.h"

@@ -23,9 +23,11 @@ struct stats {
 
 static uint64_t bytes_of(const struct fg_qmat *m)
 {
-    uint64_t bytes = 0;
-    fg_qformat_bytes(m->format, (uint64_t)m->rows, (uint64_t)m->cols, &bytes);
-    return bytes + 2 * (uint64_t)m->rank * (uint64_t)(m->rows + m->cols);
+    const uint64_t rows = (uint64_t)m->rows, cols = (uint64_t)m->cols;
+    uint64_t bytes = 0, factors = 0;
+    fg_qformat_bytes(m->format, rows, cols, &bytes);
+    fg_lr_bytes(m->lr_dtype, rows, cols, (uint64_t)m->rank, &factors);
+    return bytes + factors;
 }
 
 static void shape_text(const struct fg_qset_small *s, char *out, size_t cap)
@@ -48,6 +50,7 @@ static void json_mat(struct fg_jwrite *w, const struct fg_qset_mat *mat)
     fg_jwrite_end_array(w);
     fg_jwrite_uint(w, "bytes", bytes_of(&mat->m));
     fg_jwrite_int(w, "rank", mat->m.rank);
+    if (mat->m.rank) fg_jwrite_str(w, "lr_dtype", fg_lr_dtype_name(mat->m.lr_dtype));
     fg_jwrite_str(w, "rotation", mat->m.site);
     fg_jwrite_int(w, "block", mat->m.block);
     fg_jwrite_str(w, "file", mat->file);
@@ -69,7 +72,9 @@ static void print_mat(const struct fg_qset_mat *mat)
 {
     char bytes[32], shape[64], rest[64] = "";
     snprintf(shape, sizeof shape, "[%" PRId64 ", %" PRId64 "]", mat->m.rows, mat->m.cols);
-    if (mat->m.rank) snprintf(rest, sizeof rest, "  rank %" PRId64, mat->m.rank);
+    if (mat->m.rank)
+        snprintf(rest, sizeof rest, "  rank %" PRId64 "%s", mat->m.rank,
+                 mat->m.lr_dtype == FG_LR_I8 ? " in INT8" : "");
     printf("%-6s %-18s %10s  %s%s%s%s\n", fg_qformat_name(mat->m.format), shape,
            fg_format_bytes(bytes, sizeof bytes, bytes_of(&mat->m)), mat->name,
            mat->m.site ? "  rotated at " : "", mat->m.site ? mat->m.site : "", rest);
@@ -203,7 +208,9 @@ static void print_one(const struct fg_qset_mat *mat, const struct stats *s, cons
            fg_format_bytes(bytes, sizeof bytes, bytes_of(m)),
            8.0 * (double)bytes_of(m) / ((double)m->rows * (double)m->cols));
     if (m->site) printf("rotation %s, blocks of %" PRId64 "\n", m->site, m->block);
-    if (m->rank) printf("factors of rank %" PRId64 "\n", m->rank);
+    if (m->rank)
+        printf("factors of rank %" PRId64 "%s\n", m->rank,
+               m->lr_dtype == FG_LR_I8 ? " in INT8" : "");
     for (int i = 0; i < entries_of(m); i++) {
         printf("table %2d  %12.6g", i, table_value(m, i, 0));
         if (fg_qformat_rows_per_index(m->format) == 2) printf(" %12.6g", table_value(m, i, 1));

@@ -45,7 +45,9 @@ static void count(struct totals *t, const struct fg_qset *s)
         }
         if (!m->rank) continue;
         t->n_factors++;
-        t->factor_bytes += 2 * (uint64_t)m->rank * (uint64_t)(m->rows + m->cols);
+        bytes = 0;
+        fg_lr_bytes(m->lr_dtype, (uint64_t)m->rows, (uint64_t)m->cols, (uint64_t)m->rank, &bytes);
+        t->factor_bytes += bytes;
         if (t->n_factors == 1 || m->rank < t->rank_min) t->rank_min = m->rank;
         if (m->rank > t->rank_max) t->rank_max = m->rank;
     }

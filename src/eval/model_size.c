@@ -32,10 +32,12 @@ static void add_set(struct fg_model_size *s, const struct fg_qset *set)
 {
     for (uint64_t i = 0; i < set->n_mats; i++) {
         const struct fg_qmat *m = &set->mats[i].m;
-        uint64_t bytes = 0;
-        fg_qformat_bytes(m->format, (uint64_t)m->rows, (uint64_t)m->cols, &bytes);
+        const uint64_t rows = (uint64_t)m->rows, cols = (uint64_t)m->cols;
+        uint64_t bytes = 0, factors = 0;
+        fg_qformat_bytes(m->format, rows, cols, &bytes);
+        fg_lr_bytes(m->lr_dtype, rows, cols, (uint64_t)m->rank, &factors);
         s->weights += bytes;
-        s->factors += (uint64_t)m->rank * (uint64_t)(m->rows + m->cols) * 2;
+        s->factors += factors;
     }
     for (uint64_t i = 0; i < set->n_small; i++)
         s->small += set->small[i].bytes;

@@ -228,13 +228,20 @@ static int read_member(struct loader *l, struct fg_scan *s, int key, struct fg_q
     case 2: return read_extent(l, s, "rows", 1, EXTENT_MAX, &m->rows);
     case 3: return read_extent(l, s, "cols", 1, EXTENT_MAX, &m->cols);
     case 4: return read_basis(l, s, m);
-    default: return read_extent(l, s, "rank", 0, FG_PACKAGE_RANK_MAX, &m->rank);
+    case 5: return read_extent(l, s, "rank", 0, FG_PACKAGE_RANK_MAX, &m->rank);
+    default:
+        if ((rc = fg_scan_string(s, &l->text, l->err))) return relabel(l, rc, "lr_dtype");
+        if (!fg_lr_dtype_of_name(l->text.data, &m->lr_dtype))
+            return fail_matrix(l, "lr_dtype", "f16 or i8", l->text.data);
+        return 0;
     }
 }
 
 static int read_matrix(struct loader *l, struct fg_scan *s, struct fg_qset_mat *mat)
 {
-    static const char *const keys[] = {"name", "format", "rows", "cols", "basis", "rank"};
+    // The last is optional: F16, as packages before it have.
+    static const char *const keys[] = {"name",  "format", "rows",    "cols",
+                                       "basis", "rank",   "lr_dtype"};
     unsigned seen = 0;
     bool first = true, more;
     int rc = fg_scan_char(s, '{', l->err);
@@ -246,14 +253,14 @@ static int read_matrix(struct loader *l, struct fg_scan *s, struct fg_qset_mat *
             k++;
         }
         if (k == FG_COUNT(keys) || (seen & 1u << k)) {
-            return fail_matrix(l, "", "name, format, rows, cols, basis, rank, once each",
+            return fail_matrix(l, "", "name, format, rows, cols, basis, rank, lr_dtype, once each",
                                l->text.data);
         }
         seen |= 1u << k;
         if ((rc = read_member(l, s, (int)k, mat))) return rc;
     }
     if (rc) return relabel(l, rc, "");
-    for (unsigned k = 0; k < FG_COUNT(keys); k++) {
+    for (unsigned k = 0; k + 1 < FG_COUNT(keys); k++) {
         if (!(seen & 1u << k)) return fail_matrix(l, keys[k], "the key", "none");
     }
     if (mat->m.rows % fg_qformat_rows_per_index(mat->m.format) != 0) {
@@ -368,11 +375,14 @@ static int role_of(struct loader *l, const struct fg_st_tensor *t, enum role *ro
     *role = PART;
     if (fg_package_array(&l->mats[at].m, part, &array)) return 0;
     char field[FIELD_BYTES], expected[FIELD_BYTES];
-    bool factor = part == FG_PART_LR_A || part == FG_PART_LR_B;
-    snprintf(field, sizeof field, "forge.matrices[%" PRIu64 "].%s", at, factor ? "rank" : "format");
+    const char *key = fg_package_part_key(part);
+    if (part == FG_PART_LR_SCALE && l->mats[at].m.rank == 0) key = "rank";
+    snprintf(field, sizeof field, "forge.matrices[%" PRIu64 "].%s", at, key);
     snprintf(expected, sizeof expected, "one that has the tensor %s", t->name);
     return fg_fail(l->err, FG_EINPUT, WHAT, path_of(l), field, expected, "%s",
-                   factor ? "0" : fg_qformat_name(l->mats[at].m.format));
+                   strcmp(key, "format") == 0     ? fg_qformat_name(l->mats[at].m.format)
+                   : strcmp(key, "lr_dtype") == 0 ? fg_lr_dtype_name(l->mats[at].m.lr_dtype)
+                                                  : "0");
 }
 
 // Finds one array of matrix `at` and checks it against the declaration. *data NULL: the matrix has
@@ -388,7 +398,7 @@ static int take(const struct loader *l, uint64_t at, enum fg_package_part part, 
     const struct fg_st_tensor *t = fg_st_file_find(l->p->file, name);
     if (!t) {
         snprintf(expected, sizeof expected, "to be there, as forge.matrices[%" PRIu64 "].%s says",
-                 at, part == FG_PART_LR_A || part == FG_PART_LR_B ? "rank" : "format");
+                 at, fg_package_part_key(part));
         return fail_tensor(l, name, expected, "none");
     }
     if (t->dtype != a.dtype) return fail_dtype(l, t, fg_st_dtype_name(a.dtype));
@@ -420,6 +430,7 @@ static int take_arrays(const struct loader *l, uint64_t at)
     m->codes = data[FG_PART_INT8];
     m->lr_a = data[FG_PART_LR_A];
     m->lr_b = data[FG_PART_LR_B];
+    m->lr_scale = data[FG_PART_LR_SCALE];
     m->lut = data[FG_PART_LUT];
     m->pidx = data[FG_PART_PIDX];
     m->scale = data[FG_PART_SCALE];

@@ -12,6 +12,7 @@ enum fg_package_part {
     FG_PART_INT8,
     FG_PART_LR_A,
     FG_PART_LR_B,
+    FG_PART_LR_SCALE,
     FG_PART_LUT,
     FG_PART_PIDX,
     FG_PART_SCALE,
@@ -29,9 +30,11 @@ struct fg_package_array {
     const char *why[2];
 };
 
-// False when a matrix of this format and rank has no such array.
+// False when a matrix of this format, rank and kind of factors has no such array.
 bool fg_package_array(const struct fg_qmat *m, enum fg_package_part part,
                       struct fg_package_array *out);
+// The key of forge.matrices that says whether a matrix has the array: "format", "rank", "lr_dtype".
+const char *fg_package_part_key(enum fg_package_part part);
 // ".pidx" and so on.
 const char *fg_package_suffix(enum fg_package_part part);
 

@@ -27,9 +27,16 @@ bool fg_package_is_digest(const char *hex)
 
 const char *fg_package_suffix(enum fg_package_part part)
 {
-    static const char *const suffixes[FG_PACKAGE_N_PARTS] = {".int8", ".lr_a",  ".lr_b",  ".lut",
-                                                             ".pidx", ".scale", ".weight"};
+    static const char *const suffixes[FG_PACKAGE_N_PARTS] = {
+        ".int8", ".lr_a", ".lr_b", ".lr_scale", ".lut", ".pidx", ".scale", ".weight"};
     return suffixes[part];
+}
+
+const char *fg_package_part_key(enum fg_package_part part)
+{
+    return part == FG_PART_LR_SCALE                       ? "lr_dtype"
+           : part == FG_PART_LR_A || part == FG_PART_LR_B ? "rank"
+                                                          : "format";
 }
 
 bool fg_package_array(const struct fg_qmat *m, enum fg_package_part part,
@@ -39,7 +46,7 @@ bool fg_package_array(const struct fg_qmat *m, enum fg_package_part part,
         [FG_Q_BF16] = FG_ST_BF16, [FG_Q_F16] = FG_ST_F16, [FG_Q_F32] = FG_ST_F32};
     uint64_t rows = (uint64_t)m->rows, cols = (uint64_t)m->cols, rank = (uint64_t)m->rank;
     uint64_t per_index = (uint64_t)fg_qformat_rows_per_index(m->format);
-    bool lut = fg_qformat_is_lut(m->format);
+    bool lut = fg_qformat_is_lut(m->format), int8_factors = m->lr_dtype == FG_LR_I8;
     *out = (struct fg_package_array){
         .suffix = fg_package_suffix(part), .dtype = FG_ST_F16, .rank = 2, .why = {"rows", "cols"}};
     switch (part) {
@@ -49,15 +56,23 @@ bool fg_package_array(const struct fg_qmat *m, enum fg_package_part part,
         out->shape[1] = cols;
         return m->format == FG_Q_INT8;
     case FG_PART_LR_A:
+        if (int8_factors) out->dtype = FG_ST_I8;
         out->shape[0] = rows;
         out->shape[1] = rank;
         out->why[1] = "rank";
         return rank > 0;
     case FG_PART_LR_B:
+        if (int8_factors) out->dtype = FG_ST_I8;
         out->shape[0] = rank;
         out->shape[1] = cols;
         out->why[0] = "rank";
         return rank > 0;
+    case FG_PART_LR_SCALE:
+        out->dtype = FG_ST_F32;
+        out->rank = 1;
+        out->shape[0] = rank;
+        out->why[0] = "rank";
+        return rank > 0 && int8_factors;
     case FG_PART_LUT:
         out->shape[0] = (uint64_t)fg_qformat_entries(m->format);
         out->shape[1] = per_index;
@@ -351,6 +366,11 @@ static int check_mat(const struct check *c, const struct item *it, const struct 
     if (m->rank < 0 || m->rank > FG_PACKAGE_RANK_MAX) {
         matrix_field(c, mat, "rank", field);
         return fg_fail_range(c->err, WHAT, c->file, field, 0, FG_PACKAGE_RANK_MAX, m->rank);
+    }
+    if (m->lr_dtype != FG_LR_F16 && m->rank == 0) {
+        matrix_field(c, mat, "lr_dtype", field);
+        return fg_fail(c->err, FG_EINPUT, WHAT, c->file, field, "none, as rank is 0", "\"%s\"",
+                       fg_lr_dtype_name(m->lr_dtype));
     }
     if (!m->site) return 0;
     matrix_field(c, mat, "basis", field);

@@ -73,17 +73,35 @@ static int check_values(const char *file, const char *name, const char *suffix,
                    value_at(dtype, data, bad));
 }
 
+// The same for FP32 scales, above 0.
+static int check_factor_scales(const struct fg_qset *set, const char *file, struct fg_error *err)
+{
+    for (uint64_t i = 0; i < set->n_mats; i++) {
+        const struct fg_qset_mat *mat = &set->mats[i];
+        const uint8_t *p = mat->m.lr_scale;
+        for (uint64_t k = 0; p && k < (uint64_t)mat->m.rank; k++) {
+            if (value_at(FG_ST_F32, p, k) > 0 && first_bad(FG_ST_F32, p + k * 4, 1, false) == 1)
+                continue;
+            char field[FIELD_BYTES];
+            snprintf(field, sizeof field, "%s.lr_scale[%" PRIu64 "]", mat->name, k);
+            return fg_fail(err, FG_EINPUT, WHAT, file, field, "a finite number above 0", "%g",
+                           value_at(FG_ST_F32, p, k));
+        }
+    }
+    return 0;
+}
+
 static int check_arrays(const struct fg_qset *set, const char *file, enum fg_package_part part,
                         bool positive, struct fg_error *err)
 {
     for (uint64_t i = 0; i < set->n_mats; i++) {
         const struct fg_qset_mat *mat = &set->mats[i];
         struct fg_package_array a;
-        if (!fg_package_array(&mat->m, part, &a)) continue;
+        if (!fg_package_array(&mat->m, part, &a) || a.dtype == FG_ST_I8) continue;
         const void *data = part == FG_PART_SCALE  ? mat->m.scale
                            : part == FG_PART_LUT  ? mat->m.lut
                            : part == FG_PART_LR_A ? mat->m.lr_a
-                           : part == FG_PART_LR_B ? (const void *)mat->m.lr_b
+                           : part == FG_PART_LR_B ? mat->m.lr_b
                                                   : mat->m.weight;
         uint64_t n = a.shape[0] * (a.rank > 1 ? a.shape[1] : 1);
         int rc = check_values(file, mat->name, a.suffix, a.dtype, data, n, positive, err);
@@ -98,6 +116,7 @@ int fg_package_check_values(const struct fg_qset *set, const char *file, struct 
     if (!rc) rc = check_arrays(set, file, FG_PART_LUT, false, err);
     if (!rc) rc = check_arrays(set, file, FG_PART_LR_A, false, err);
     if (!rc) rc = check_arrays(set, file, FG_PART_LR_B, false, err);
+    if (!rc) rc = check_factor_scales(set, file, err);
     for (uint64_t i = 0; i < set->n_small && !rc; i++) {
         const struct fg_qset_small *t = &set->small[i];
         rc = check_values(file, t->name, "", t->dtype, t->data,
@@ -126,14 +145,14 @@ static int verify_pad(const struct fg_qset_mat *mat, uint64_t at, const char *fi
     return 0;
 }
 
-static int verify_codes(const struct fg_qset_mat *mat, const char *file, struct fg_error *err)
+static int verify_codes(const char *name, enum fg_package_part part, const void *codes, uint64_t n,
+                        const char *file, struct fg_error *err)
 {
-    uint64_t n = (uint64_t)mat->m.rows * (uint64_t)mat->m.cols;
-    const int8_t *bad = memchr(mat->m.codes, 0x80, n);
+    const int8_t *bad = memchr(codes, 0x80, n);
     if (!bad) return 0;
     char field[FIELD_BYTES];
-    snprintf(field, sizeof field, "%.150s.int8[%" PRIu64 "]", mat->name,
-             (uint64_t)(bad - mat->m.codes));
+    snprintf(field, sizeof field, "%.150s%s[%" PRIu64 "]", name, fg_package_suffix(part),
+             (uint64_t)(bad - (const int8_t *)codes));
     return fg_fail(err, FG_EINPUT, WHAT, file, field, "-127 to 127", "-128");
 }
 
@@ -144,7 +163,13 @@ int fg_package_check_slow(const struct fg_qset *set, const uint64_t *order, cons
     for (uint64_t i = 0; i < set->n_mats && !rc; i++) {
         const struct fg_qset_mat *mat = &set->mats[i];
         if (mat->m.pidx) rc = verify_pad(mat, order[i], file, err);
-        if (!rc && mat->m.codes) rc = verify_codes(mat, file, err);
+        const uint64_t rows = (uint64_t)mat->m.rows, cols = (uint64_t)mat->m.cols,
+                       rank = (uint64_t)mat->m.rank;
+        if (!rc && mat->m.codes)
+            rc = verify_codes(mat->name, FG_PART_INT8, mat->m.codes, rows * cols, file, err);
+        if (!mat->m.lr_scale) continue;
+        if (!rc) rc = verify_codes(mat->name, FG_PART_LR_A, mat->m.lr_a, rows * rank, file, err);
+        if (!rc) rc = verify_codes(mat->name, FG_PART_LR_B, mat->m.lr_b, rank * cols, file, err);
     }
     return rc ? rc : check_arrays(set, file, FG_PART_WEIGHT, false, err);
 }

@@ -142,7 +142,10 @@ static void describe_matrix(struct fg_buf *b, const struct fg_qset_mat *mat)
     } else {
         fg_buf_str(b, ",\"basis\":null");
     }
-    fg_buf_printf(b, ",\"rank\":%" PRId64 "}", m->rank);
+    fg_buf_printf(b, ",\"rank\":%" PRId64, m->rank);
+    if (m->lr_dtype != FG_LR_F16)
+        fg_buf_printf(b, ",\"lr_dtype\":\"%s\"", fg_lr_dtype_name(m->lr_dtype));
+    fg_buf_char(b, '}');
 }
 
 static int make_options(struct writer *w)
@@ -248,10 +251,10 @@ static int put_source(struct writer *w, const struct source *src)
     int rc = load_matrix(w, src->mat);
     if (rc) return rc;
     const void *const arrays[FG_PACKAGE_N_PARTS] = {
-        [FG_PART_INT8] = w->now.codes,   [FG_PART_LR_A] = w->now.lr_a,
-        [FG_PART_LR_B] = w->now.lr_b,    [FG_PART_LUT] = w->now.lut,
-        [FG_PART_PIDX] = w->now.pidx,    [FG_PART_SCALE] = w->now.scale,
-        [FG_PART_WEIGHT] = w->now.weight};
+        [FG_PART_INT8] = w->now.codes,  [FG_PART_LR_A] = w->now.lr_a,
+        [FG_PART_LR_B] = w->now.lr_b,   [FG_PART_LR_SCALE] = w->now.lr_scale,
+        [FG_PART_LUT] = w->now.lut,     [FG_PART_PIDX] = w->now.pidx,
+        [FG_PART_SCALE] = w->now.scale, [FG_PART_WEIGHT] = w->now.weight};
     if (src->part == FG_PART_PIDX && w->now.idx) return put_packed(w);
     if (!arrays[src->part]) {
         return fg_fail(w->err, FG_EINPUT, WHAT, src->mat->file, src->blob.name, "data", "none");

@@ -77,3 +77,28 @@ bool fg_qformat_bytes(enum fg_qformat f, uint64_t rows, uint64_t cols, uint64_t 
     return rows % per_index == 0 && fg_mul(&n, rows / per_index, fg_qformat_row_bytes(f, cols)) &&
            fg_mul(&scales, rows, 2) && fg_add(&n, n, scales) && fg_add(bytes, n, table);
 }
+
+static const char *const lr_dtypes[FG_LR_N_DTYPES] = {[FG_LR_F16] = "f16", [FG_LR_I8] = "i8"};
+
+const char *fg_lr_dtype_name(enum fg_lr_dtype t)
+{
+    return lr_dtypes[t];
+}
+
+bool fg_lr_dtype_of_name(const char *name, enum fg_lr_dtype *out)
+{
+    for (int i = 0; i < FG_LR_N_DTYPES; i++) {
+        if (strcmp(name, lr_dtypes[i]) != 0) continue;
+        *out = (enum fg_lr_dtype)i;
+        return true;
+    }
+    return false;
+}
+
+bool fg_lr_bytes(enum fg_lr_dtype t, uint64_t rows, uint64_t cols, uint64_t rank, uint64_t *bytes)
+{
+    uint64_t n, scales = 0;
+    return fg_add(&n, rows, cols) && fg_mul(&n, n, fg_lr_dtype_bytes(t)) &&
+           (t == FG_LR_F16 || fg_mul(&scales, rank, sizeof(float))) && fg_mul(&n, n, rank) &&
+           fg_add(bytes, n, scales);
+}

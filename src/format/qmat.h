@@ -32,6 +32,22 @@ uint64_t fg_qformat_row_bytes(enum fg_qformat f, uint64_t cols);
 // kept weights. False on overflow, and for an odd number of rows in pairs.
 bool fg_qformat_bytes(enum fg_qformat f, uint64_t rows, uint64_t cols, uint64_t *bytes);
 
+// How low-rank factors are stored. INT8: codes in -127 .. 127, one FP32 scale for each component
+// of the rank, which belongs to the product of the two factors, not to one of them.
+enum fg_lr_dtype { FG_LR_F16, FG_LR_I8, FG_LR_N_DTYPES };
+
+// "f16", "i8".
+const char *fg_lr_dtype_name(enum fg_lr_dtype t);
+bool fg_lr_dtype_of_name(const char *name, enum fg_lr_dtype *out);
+// Bytes of the elements of a factor: 2 or 1.
+static inline uint64_t fg_lr_dtype_bytes(enum fg_lr_dtype t)
+{
+    return t == FG_LR_F16 ? 2 : 1;
+}
+// Storage of both factors: 2 * rank * (rows + cols), or rank * (rows + cols) + 4 * rank. False on
+// overflow.
+bool fg_lr_bytes(enum fg_lr_dtype t, uint64_t rows, uint64_t cols, uint64_t rank, uint64_t *bytes);
+
 // One matrix [rows][cols], its arrays as files hold them (little-endian, any alignment). Exactly
 // one of pidx, idx, codes, weight is set.
 struct fg_qmat {
@@ -44,8 +60,10 @@ struct fg_qmat {
     const uint16_t *lut;   // [entries][rows_per_index] F16
     const uint16_t *scale; // [rows] F16
     int64_t rank;          // of the factors; 0: none
-    const uint16_t *lr_a;  // [rows][rank] F16
-    const uint16_t *lr_b;  // [rank][cols] F16, in the basis of the stored matrix
+    enum fg_lr_dtype lr_dtype;
+    const void *lr_a;     // [rows][rank] F16 or INT8
+    const void *lr_b;     // [rank][cols] F16 or INT8, in the basis of the stored matrix
+    const void *lr_scale; // [rank] FP32, above 0; NULL with F16
     const char *site; // rotation of its input: "mlp_in", "mlp_mid", "mix_in", "mix_out"; NULL: none
     int64_t block;    // of that rotation
 };

@@ -68,8 +68,9 @@ struct fg_lut {
     const float *scale;      // [groups * rows of a group], 0 past n_out
     const float *scale_ts;   // the same times ts of the row's component; FG_I8: equal to scale
     int rank;                // of the low-rank factors; 0: none
-    const uint16_t *lr_a;    // [n_out][rank] F16, in the basis of the stored weights
-    const uint16_t *lr_b;    // [rank][n_in] F16
+    const void *lr_a;        // [n_out][rank] F16, in the basis of the stored weights
+    const void *lr_b;        // [rank][n_in] F16
+    const float *lr_scale;   // NULL; or [rank], and both factors are INT8 codes
 };
 
 // T rows of INT8 activations. A row is ld codes, a multiple of 64, 0 from n on.

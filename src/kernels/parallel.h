@@ -54,8 +54,8 @@ bool fg_parallel_alloc(struct fg_parallel *par, const struct fg_parallel_sizes *
 // ---- linear
 
 // One weight matrix of a job: y[t*ldy + r] = product of row r and input row t, + low-rank part
-// (quantized: y += dot(lr_a[r], u), u[j] = dot(lr_b[j], x'), x' the rotated input), + bias[r]; each
-// + one FP32 addition.
+// (quantized: y += dot(lr_a[r], u), u[j] = dot(lr_b[j], x'), of INT8 factors times lr_scale[j]; x'
+// the rotated input), + bias[r]; each + one FP32 addition.
 struct fg_linear {
     const void *w; // dense: [n_out][n_in]
     enum fg_dtype dtype;

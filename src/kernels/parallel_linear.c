@@ -91,6 +91,11 @@ static void round_item(void *ctx, int64_t item, int worker)
                           job->in->n);
 }
 
+static enum fg_dtype factor_dtype(const struct fg_lut *w)
+{
+    return w->lr_scale ? FG_INT8 : FG_F16;
+}
+
 struct rank_job {
     const struct fg_ready *r;
     const struct fg_linear *mats;
@@ -104,15 +109,20 @@ static void rank_item(void *ctx, int64_t item, int worker)
     int64_t at = 0;
     for (const struct fg_linear *m = job->mats;; m++) {
         if (!m->lut) continue;
-        const int64_t rank = m->lut->rank, n_items = fg_ceil_div(rank, RANK_GRAIN);
+        const struct fg_lut *w = m->lut;
+        const int64_t rank = w->rank, n_items = fg_ceil_div(rank, RANK_GRAIN);
         if (item >= n_items) {
             item -= n_items;
             at += rank;
             continue;
         }
         int64_t r0 = item * RANK_GRAIN, r1 = fg_min64(r0 + RANK_GRAIN, rank);
-        r->par->kernels->gemm[FG_F16](r->par->room.lr + at, r->rank_sum, m->lut->lr_b, m->n_in, r0,
-                                      r1, r->xq, r->ldq, r->T, fg_worker_scratch(r->par, worker));
+        float *u = r->par->room.lr + at;
+        r->par->kernels->gemm[factor_dtype(w)](u, r->rank_sum, w->lr_b, m->n_in, r0, r1, r->xq,
+                                               r->ldq, r->T, fg_worker_scratch(r->par, worker));
+        for (int64_t t = 0; w->lr_scale && t < r->T; t++)
+            for (int64_t k = r0; k < r1; k++)
+                u[t * r->rank_sum + k] *= w->lr_scale[k];
         return;
     }
 }
@@ -174,7 +184,9 @@ static struct fg_lut rows_of_lut(const struct fg_lut *w, int64_t r0, int64_t r1)
     part.tiles += g0 * fg_layout_group_bytes(w->layout, w->n_in);
     part.scale += r0;
     part.scale_ts += r0;
-    if (w->rank) part.lr_a += r0 * w->rank;
+    if (w->rank)
+        part.lr_a =
+            (const uint8_t *)w->lr_a + (uint64_t)(r0 * w->rank) * fg_dtype_bytes(factor_dtype(w));
     return part;
 }
 
@@ -226,9 +238,9 @@ static void add_low_rank(const struct fg_ready *r, const struct fg_lut *w, int64
 {
     float *part = scratch;
     void *rest = (uint8_t *)scratch + lines((uint64_t)((t1 - t0) * w->n_out) * sizeof(float));
-    r->par->kernels->gemm[FG_F16](part, w->n_out, w->lr_a, w->rank, 0, w->n_out,
-                                  r->par->room.lr + t0 * r->rank_sum + rank_at, r->rank_sum,
-                                  t1 - t0, rest);
+    r->par->kernels->gemm[factor_dtype(w)](part, w->n_out, w->lr_a, w->rank, 0, w->n_out,
+                                           r->par->room.lr + t0 * r->rank_sum + rank_at,
+                                           r->rank_sum, t1 - t0, rest);
     for (int64_t t = 0; t < t1 - t0; t++)
         for (int64_t i = 0; i < w->n_out; i++)
             y[t * ldy + i] += part[t * w->n_out + i];

@@ -5,6 +5,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "format/gguf.h"
+#include "format/qmat.h"
 #include "format/safetensors.h"
 #include "base/progress.h"
 #include "model/import.h"
@@ -118,7 +119,9 @@ static uint64_t mat_bytes(const struct fg_mat *w)
     if (!w->lut) return rows * cols * fg_dtype_bytes(w->dtype);
     enum fg_layout l = w->lut->layout;
     uint64_t tiles = (uint64_t)(fg_layout_groups(l, w->n_out) * fg_layout_group_bytes(l, w->n_in));
-    return tiles + rows * sizeof(float) + 2 * (uint64_t)w->lut->rank * (rows + cols);
+    uint64_t rank = (uint64_t)w->lut->rank, factors = 0;
+    fg_lr_bytes(w->lut->lr_scale ? FG_LR_I8 : FG_LR_F16, rows, cols, rank, &factors);
+    return tiles + rows * sizeof(float) + factors;
 }
 
 static int64_t rank_of(const struct fg_mat *w)

@@ -70,6 +70,26 @@ void fg_qmat_dequantize(float *out, const struct fg_qmat *m, int64_t r0, int64_t
     }
 }
 
+float fg_qmat_lr_scale(const struct fg_qmat *m, int64_t k)
+{
+    float scale;
+    memcpy(&scale, (const uint8_t *)m->lr_scale + (size_t)k * sizeof scale, sizeof scale);
+    return scale;
+}
+
+void fg_qmat_lr_b(float *out, const struct fg_qmat *m)
+{
+    const int8_t *codes = m->lr_b;
+    for (int64_t k = 0; k < m->rank; k++, out += m->cols) {
+        const float scale = m->lr_dtype == FG_LR_I8 ? fg_qmat_lr_scale(m, k) : 1;
+        for (int64_t j = 0; j < m->cols; j++) {
+            const int64_t i = k * m->cols + j;
+            out[j] = m->lr_dtype == FG_LR_I8 ? scale * (float)codes[i]
+                                             : fg_f16_to_f32(fg_le16_at(m->lr_b, i));
+        }
+    }
+}
+
 // ---- values
 
 // FG_EINPUT for NAME.ARRAY[i].
@@ -143,12 +163,31 @@ static int check_indices(const struct fg_qmat *m, const char *name, const char *
     return 0;
 }
 
-static int check_codes(const struct fg_qmat *m, const char *name, const char *file,
-                       struct fg_error *err)
+static int check_codes(const int8_t *codes, int64_t n, const char *name, const char *file,
+                       const char *array, struct fg_error *err)
 {
-    for (int64_t i = 0; i < m->rows * m->cols; i++)
-        if (m->codes[i] == -128) return bad(err, name, file, "int8", i, "in -127 .. 127", "-128");
+    for (int64_t i = 0; i < n; i++)
+        if (codes[i] == -128) return bad(err, name, file, array, i, "in -127 .. 127", "-128");
     return 0;
+}
+
+static int check_factors(const struct fg_qmat *m, const char *name, const char *file, bool codes,
+                         struct fg_error *err)
+{
+    const int64_t n_a = m->rows * m->rank, n_b = m->rank * m->cols;
+    int rc = 0;
+    if (m->lr_dtype == FG_LR_F16) {
+        rc = check_f16(m->lr_a, n_a, name, file, "lr_a", err);
+        return rc ? rc : check_f16(m->lr_b, n_b, name, file, "lr_b", err);
+    }
+    for (int64_t k = 0; k < m->rank; k++) {
+        const float scale = fg_qmat_lr_scale(m, k);
+        if (!(scale > 0) || (fg_bits_of_f32(scale) & 0x7F800000) == 0x7F800000)
+            return bad_number(err, name, file, "lr_scale", k, "a finite number above 0", scale);
+    }
+    if (codes) rc = check_codes(m->lr_a, n_a, name, file, "lr_a", err);
+    if (codes && !rc) rc = check_codes(m->lr_b, n_b, name, file, "lr_b", err);
+    return rc;
 }
 
 static int check_kept(const struct fg_qmat *m, const char *name, const char *file,
@@ -181,11 +220,8 @@ int fg_qmat_check(const struct fg_qmat *m, const char *name, const char *file, b
         if (!rc) rc = check_scales(m, name, file, err);
         if (!rc && fg_qformat_is_lut(m->format) && (pads || m->idx))
             rc = check_indices(m, name, file, err);
-        if (!rc && m->format == FG_Q_INT8 && pads) rc = check_codes(m, name, file, err);
+        if (!rc && m->format == FG_Q_INT8 && pads)
+            rc = check_codes(m->codes, m->rows * m->cols, name, file, "int8", err);
     }
-    if (!rc && m->rank) {
-        rc = check_f16(m->lr_a, m->rows * m->rank, name, file, "lr_a", err);
-        if (!rc) rc = check_f16(m->lr_b, m->rank * m->cols, name, file, "lr_b", err);
-    }
-    return rc;
+    return rc || !m->rank ? rc : check_factors(m, name, file, pads, err);
 }

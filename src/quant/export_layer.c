@@ -38,8 +38,8 @@ static const struct matrix_key {
 // The head's tensors may also be called "head.*", or stand alone in their file.
 static const char *const head_keys[] = {"lm_head", "head", ""};
 
-static const char *const suffixes[] = {"pidx", "idx",    "lut",  "scale",
-                                       "int8", "weight", "lr_a", "lr_b"};
+static const char *const suffixes[] = {"pidx",   "idx",  "lut",  "scale",   "int8",
+                                       "weight", "lr_a", "lr_b", "lr_scale"};
 
 // Sites of the parts and what their metadata are called.
 static const struct {

@@ -171,11 +171,22 @@ static bool read_rows(struct reader *r, struct fg_qmat *m)
 
 static bool read_factors(struct reader *r, struct fg_qmat *m)
 {
-    const struct fg_st_tensor *a = find(r, "lr_a"), *b = find(r, "lr_b");
-    if (!a && !b) return true;
-    a = take(r, "lr_a", FG_ST_F16);
-    b = a ? take(r, "lr_b", FG_ST_F16) : NULL;
-    if (!b) return false;
+    const struct fg_st_tensor *a = find(r, "lr_a"), *b = find(r, "lr_b"), *scale;
+    scale = find(r, "lr_scale");
+    if (!a && !b && !scale) return true;
+    // The first factor says which kind they are; the other arrays have to agree. The original's are
+    // F16, to be rotated.
+    const bool int8 = a && a->dtype == FG_ST_I8 && !r->f->original;
+    if (scale && !int8) {
+        find(r, "lr_scale");
+        fg_export_refuse(r->l, r->f->path, r->name, "no such tensor",
+                         "one, although there are no factors in I8");
+        return false;
+    }
+    a = take(r, "lr_a", int8 ? FG_ST_I8 : FG_ST_F16);
+    b = a ? take(r, "lr_b", int8 ? FG_ST_I8 : FG_ST_F16) : NULL;
+    if (b && int8) scale = take(r, "lr_scale", FG_ST_F32);
+    if (!b || (int8 && !scale)) return false;
     uint64_t rank = a->rank == 2 ? a->shape[1] : 0;
     if (rank < 1 || rank > (uint64_t)(m->rows > m->cols ? m->rows : m->cols)) {
         find(r, "lr_a");
@@ -183,11 +194,14 @@ static bool read_factors(struct reader *r, struct fg_qmat *m)
         return false;
     }
     if (!has_shape(r, a, (uint64_t)m->rows, rank, false) ||
-        !has_shape(r, b, rank, (uint64_t)m->cols, false))
+        !has_shape(r, b, rank, (uint64_t)m->cols, false) ||
+        (int8 && !has_shape(r, scale, rank, 1, true)))
         return false;
     m->rank = (int64_t)rank;
-    m->lr_a = (const void *)a->data;
-    m->lr_b = (const void *)b->data;
+    m->lr_dtype = int8 ? FG_LR_I8 : FG_LR_F16;
+    m->lr_a = a->data;
+    m->lr_b = b->data;
+    if (int8) m->lr_scale = scale->data;
     return true;
 }
 

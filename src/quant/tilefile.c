@@ -255,8 +255,11 @@ static void point(struct fg_lut *l, enum fg_tile_kind kind, const uint8_t *p)
     case FG_TILE_TABLE_U8: l->table_u8 = p; break;
     case FG_TILE_SCALE: l->scale = (const float *)(const void *)p; break;
     case FG_TILE_SCALE_TS: l->scale_ts = (const float *)(const void *)p; break;
-    case FG_TILE_LR_A: l->lr_a = (const uint16_t *)(const void *)p; break;
-    case FG_TILE_LR_B: l->lr_b = (const uint16_t *)(const void *)p; break;
+    case FG_TILE_LR_A:
+    case FG_TILE_LR_A8: l->lr_a = p; break;
+    case FG_TILE_LR_B:
+    case FG_TILE_LR_B8: l->lr_b = p; break;
+    case FG_TILE_LR_SCALE: l->lr_scale = (const float *)(const void *)p; break;
     }
 }
 
@@ -285,7 +288,9 @@ static int shape_at(const struct fg_tilefile *t, uint64_t at, struct fg_tilefile
     if (factor < t->n_sections) {
         const uint8_t *f = t->data + FG_TILE_PAGE + factor * FG_TILE_ROW_BYTES;
         uint32_t rank = fg_tile_get32(f + FG_TILE_ROW_COLS);
-        if (fg_tile_get32(f + FG_TILE_ROW_KIND) == FG_TILE_LR_A) {
+        uint32_t kind = fg_tile_get32(f + FG_TILE_ROW_KIND);
+        if (kind == FG_TILE_LR_A || kind == FG_TILE_LR_A8) {
+            m->lr_dtype = kind == FG_TILE_LR_A8 ? FG_LR_I8 : FG_LR_F16;
             if (rank < 1 || rank > FG_TILE_RANK_MAX)
                 return differs(t, err, factor, "columns", FG_TILE_RANK_MAX, rank);
             m->rank = (int64_t)rank;
@@ -454,7 +459,7 @@ static int check_numbers(const struct fg_tilefile *t, struct fg_error *err)
         const struct fg_lut *l = &t->mats[i].lut;
         int64_t rows = fg_layout_groups(l->layout, l->n_out) * fg_layout_rows(l->layout);
         if ((l->table && !all_finite(l->table, 128)) || !all_finite(l->scale, rows) ||
-            !all_finite(l->scale_ts, rows))
+            !all_finite(l->scale_ts, rows) || (l->lr_scale && !all_finite(l->lr_scale, l->rank)))
             return damaged(t, err, "tables and scales", "finite numbers", "another");
     }
     return 0;

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/thread.h"
+#include "format/qmat.h"
 #include "kernels/lut.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -34,8 +35,11 @@ enum fg_tile_kind {
     FG_TILE_TABLE_U8,  // u8 [2][64]; not for FG_I8
     FG_TILE_SCALE,     // FP32 [groups * rows of a group]
     FG_TILE_SCALE_TS,  // FP32, the same
-    FG_TILE_LR_A,      // F16 [n_out][rank]; only with a rank, as the next
-    FG_TILE_LR_B       // F16 [rank][n_in]
+    FG_TILE_LR_A,      // F16 [n_out][rank]; only with factors in F16, as the next
+    FG_TILE_LR_B,      // F16 [rank][n_in]
+    FG_TILE_LR_A8,     // INT8 [n_out][rank]; only with factors in INT8, as the next two
+    FG_TILE_LR_B8,     // INT8 [rank][n_in]
+    FG_TILE_LR_SCALE   // FP32 [rank]
 };
 
 // ---- writing
@@ -44,6 +48,7 @@ struct fg_tilefile_mat {
     const char *name; // canonical
     enum fg_layout layout;
     int64_t n_out, n_in, rank;
+    enum fg_lr_dtype lr_dtype;
 };
 
 // Bytes of section `kind` of a matrix; 0 when it has none.

@@ -8,7 +8,7 @@
 #define FG_TILE_VERSION 1
 #define FG_TILE_PAGE 4096u
 #define FG_TILE_ROW_BYTES 64u
-#define FG_TILE_KINDS 7 // numbered from 1
+#define FG_TILE_KINDS 10 // numbered from 1
 
 // Offsets in the header.
 enum {

@@ -29,15 +29,20 @@ struct fg_tilefile_writer {
 uint64_t fg_tilefile_section_bytes(const struct fg_tilefile_mat *m, enum fg_tile_kind kind)
 {
     uint64_t groups = (uint64_t)fg_layout_groups(m->layout, m->n_out);
-    bool lut = m->layout != FG_I8;
+    const bool lut = m->layout != FG_I8, int8_factors = m->lr_dtype == FG_LR_I8;
+    const uint64_t n_a = (uint64_t)m->n_out * (uint64_t)m->rank;
+    const uint64_t n_b = (uint64_t)m->rank * (uint64_t)m->n_in;
     switch (kind) {
     case FG_TILE_TILES: return groups * (uint64_t)fg_layout_group_bytes(m->layout, m->n_in);
     case FG_TILE_TABLE: return lut ? 2 * 64 * sizeof(float) : 0;
     case FG_TILE_TABLE_U8: return lut ? 2 * 64 : 0;
     case FG_TILE_SCALE:
     case FG_TILE_SCALE_TS: return groups * (uint64_t)fg_layout_rows(m->layout) * sizeof(float);
-    case FG_TILE_LR_A: return (uint64_t)m->n_out * (uint64_t)m->rank * sizeof(uint16_t);
-    case FG_TILE_LR_B: return (uint64_t)m->rank * (uint64_t)m->n_in * sizeof(uint16_t);
+    case FG_TILE_LR_A: return int8_factors ? 0 : n_a * sizeof(uint16_t);
+    case FG_TILE_LR_B: return int8_factors ? 0 : n_b * sizeof(uint16_t);
+    case FG_TILE_LR_A8: return int8_factors ? n_a : 0;
+    case FG_TILE_LR_B8: return int8_factors ? n_b : 0;
+    case FG_TILE_LR_SCALE: return int8_factors ? (uint64_t)m->rank * sizeof(float) : 0;
     }
     return 0;
 }
@@ -52,8 +57,11 @@ void fg_tile_section_shape(const struct fg_tilefile_mat *m, enum fg_tile_kind ki
     case FG_TILE_TABLE_U8: *rows = 2, *cols = 64; break;
     case FG_TILE_SCALE:
     case FG_TILE_SCALE_TS: *cols = 1; break;
-    case FG_TILE_LR_A: *cols = (uint32_t)m->rank; break;
-    case FG_TILE_LR_B: *rows = (uint32_t)m->rank; break;
+    case FG_TILE_LR_A:
+    case FG_TILE_LR_A8: *cols = (uint32_t)m->rank; break;
+    case FG_TILE_LR_B:
+    case FG_TILE_LR_B8: *rows = (uint32_t)m->rank; break;
+    case FG_TILE_LR_SCALE: *rows = (uint32_t)m->rank, *cols = 1; break;
     }
 }
 

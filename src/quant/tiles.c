@@ -137,6 +137,31 @@ static bool copy_f16(const uint16_t **out, const void *src, int64_t n, struct fg
     return true;
 }
 
+// The factors of m, in memory of the arena; false when that is out.
+static bool copy_factors(struct fg_lut *out, const struct fg_qmat *m, struct fg_arena *arena)
+{
+    const int64_t n_a = m->rows * m->rank, n_b = m->rank * m->cols;
+    const uint16_t *a, *b;
+    if (m->lr_dtype == FG_LR_F16) {
+        if (!copy_f16(&a, m->lr_a, n_a, arena) || !copy_f16(&b, m->lr_b, n_b, arena)) return false;
+        out->lr_a = a;
+        out->lr_b = b;
+        return true;
+    }
+    int8_t *codes_a = fg_arena_alloc(arena, (uint64_t)n_a, 1);
+    int8_t *codes_b = fg_arena_alloc(arena, (uint64_t)n_b, 1);
+    float *scale = fg_arena_alloc(arena, (uint64_t)m->rank, sizeof *scale);
+    if (!codes_a || !codes_b || !scale) return false;
+    memcpy(codes_a, m->lr_a, (size_t)n_a);
+    memcpy(codes_b, m->lr_b, (size_t)n_b);
+    for (int64_t k = 0; k < m->rank; k++)
+        scale[k] = fg_qmat_lr_scale(m, k);
+    out->lr_a = codes_a;
+    out->lr_b = codes_b;
+    out->lr_scale = scale;
+    return true;
+}
+
 int fg_lut_build(struct fg_lut *out, const struct fg_qmat *m, struct fg_arena *arena,
                  struct fg_error *err)
 {
@@ -151,9 +176,7 @@ int fg_lut_build(struct fg_lut *out, const struct fg_qmat *m, struct fg_arena *a
     float(*table)[64] = fg_arena_alloc(arena, 2, sizeof *table);
     uint8_t(*table_u8)[64] = fg_arena_alloc(arena, 2, sizeof *table_u8);
     bool ok = tiles && scale && scale_ts && table && table_u8;
-    if (ok && m->rank)
-        ok = copy_f16(&out->lr_a, m->lr_a, m->rows * m->rank, arena) &&
-             copy_f16(&out->lr_b, m->lr_b, m->rank * m->cols, arena);
+    if (ok && m->rank) ok = copy_factors(out, m, arena);
     if (!ok) {
         *out = (struct fg_lut){0};
         return fg_fail_memory(err, "tiles", bytes);

@@ -212,12 +212,16 @@ struct file_check {
 static int check_factors(const struct fg_lut *l, const struct fg_qset_mat *m, const char *path,
                          struct fg_error *err)
 {
-    if (l->rank != m->m.rank || l->n_out != m->m.rows || l->n_in != m->m.cols)
+    const bool int8 = m->m.lr_dtype == FG_LR_I8;
+    if (l->rank != m->m.rank || l->n_out != m->m.rows || l->n_in != m->m.cols ||
+        (l->lr_scale != NULL) != int8)
         return fg_fail(err, FG_EINTEGRITY, "self-check", path, m->name, "the package's shape",
                        "another one");
-    uint64_t bytes = (uint64_t)l->rank * sizeof(uint16_t);
-    if (l->rank && (memcmp(l->lr_a, m->m.lr_a, (size_t)(bytes * (uint64_t)l->n_out)) != 0 ||
-                    memcmp(l->lr_b, m->m.lr_b, (size_t)(bytes * (uint64_t)l->n_in)) != 0))
+    if (l->rank == 0) return 0;
+    const uint64_t bytes = (uint64_t)l->rank * fg_lr_dtype_bytes(m->m.lr_dtype);
+    if (memcmp(l->lr_a, m->m.lr_a, (size_t)(bytes * (uint64_t)l->n_out)) != 0 ||
+        memcmp(l->lr_b, m->m.lr_b, (size_t)(bytes * (uint64_t)l->n_in)) != 0 ||
+        (int8 && memcmp(l->lr_scale, m->m.lr_scale, (size_t)l->rank * sizeof(float)) != 0))
         return fg_fail(err, FG_EINTEGRITY, "self-check", path, m->name, "the package's factors",
                        "others");
     return 0;

@@ -86,7 +86,8 @@ static int list_mats(const struct fg_package *p, struct fg_tilefile_mat **mats, 
                                                    .layout = layout,
                                                    .n_out = m->rows,
                                                    .n_in = m->cols,
-                                                   .rank = m->rank};
+                                                   .rank = m->rank,
+                                                   .lr_dtype = m->lr_dtype};
     }
     return 0;
 }
@@ -167,9 +168,13 @@ static int write_mat(struct fg_tilefile_writer *w, const struct fg_tilefile_mat 
     }
     if (rc == 0) rc = write_scales(w, m, t->layout, ts, err);
     if (rc || t->rank == 0) return rc;
-    rc = fg_tilefile_write(w, m->lr_a, fg_tilefile_section_bytes(t, FG_TILE_LR_A), err);
-    if (rc == 0)
-        rc = fg_tilefile_write(w, m->lr_b, fg_tilefile_section_bytes(t, FG_TILE_LR_B), err);
+    const bool int8 = t->lr_dtype == FG_LR_I8;
+    const uint64_t a = fg_tilefile_section_bytes(t, int8 ? FG_TILE_LR_A8 : FG_TILE_LR_A);
+    const uint64_t b = fg_tilefile_section_bytes(t, int8 ? FG_TILE_LR_B8 : FG_TILE_LR_B);
+    rc = fg_tilefile_write(w, m->lr_a, a, err);
+    if (rc == 0) rc = fg_tilefile_write(w, m->lr_b, b, err);
+    if (rc == 0 && int8)
+        rc = fg_tilefile_write(w, m->lr_scale, (uint64_t)t->rank * sizeof(float), err);
     return rc;
 }
 

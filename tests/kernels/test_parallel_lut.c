@@ -32,16 +32,16 @@ static float *floats(struct fg_arena *a, int64_t n, uint64_t *seed)
     return p;
 }
 
-static uint16_t *halves(struct fg_arena *a, int64_t n, uint64_t *seed)
+static void *elements(struct fg_arena *a, enum fg_dtype t, int64_t n, uint64_t *seed)
 {
-    uint16_t *p = fg_arena_alloc(a, (uint64_t)n, sizeof *p);
+    void *p = fg_arena_alloc(a, (uint64_t)n, fg_dtype_bytes(t));
     assert_non_null(p);
-    fill_elements((uint8_t *)p, FG_F16, n, seed, NUMBERS_UNIT);
+    fill_elements(p, t, n, seed, NUMBERS_UNIT);
     return p;
 }
 
 static struct fg_lut make_lut(struct fg_arena *a, enum fg_layout l, int64_t n_out, int64_t n_in,
-                              int rank, uint64_t *seed)
+                              int rank, bool int8_factors, uint64_t *seed)
 {
     const int64_t groups = fg_layout_groups(l, n_out), rows = groups * fg_layout_rows(l);
     const int period = l == FG_P6 ? 64 : 16;
@@ -69,8 +69,10 @@ static struct fg_lut make_lut(struct fg_arena *a, enum fg_layout l, int64_t n_ou
     w.scale = scale;
     w.scale_ts = scale_ts;
     if (rank) {
-        w.lr_a = halves(a, n_out * rank, seed);
-        w.lr_b = halves(a, rank * n_in, seed);
+        const enum fg_dtype t = int8_factors ? FG_INT8 : FG_F16;
+        w.lr_a = elements(a, t, n_out * rank, seed);
+        w.lr_b = elements(a, t, rank * n_in, seed);
+        if (int8_factors) w.lr_scale = floats(a, rank, seed);
     }
     return w;
 }
@@ -79,6 +81,7 @@ struct shape {
     enum fg_layout layout;
     int64_t n_out, n_in, block; // block 0: no rotation
     int rank, digits;
+    bool int8_factors; // of the first matrix; the second has the other kind
 };
 
 // What kernels.h and parallel.h say, row by row, with plain kernels.
@@ -89,7 +92,7 @@ static void truth(float *y, const struct fg_lut *w, const struct fg_input *in, i
     const int64_t n = w->n_in, blocks = (n + FG_ACT_BLOCK - 1) / FG_ACT_BLOCK;
     const int64_t ld = (n + 63) / 64 * 64, groups = fg_layout_groups(w->layout, w->n_out);
     float *xr = fg_arena_alloc(a, (uint64_t)n, sizeof *xr), sx[2][8];
-    float *part = fg_arena_alloc(a, (uint64_t)w->n_out, sizeof *part), u[256], add;
+    float *part = fg_arena_alloc(a, (uint64_t)w->n_out, sizeof *part), u[256];
     int8_t *codes[2] = {fg_arena_alloc(a, (uint64_t)ld, 1), fg_arena_alloc(a, (uint64_t)ld, 1)};
     float *rows = fg_arena_alloc(a, (uint64_t)(2 * FG_LUT_LANES * n), sizeof *rows);
     int32_t sum[2][8];
@@ -124,11 +127,13 @@ static void truth(float *y, const struct fg_lut *w, const struct fg_input *in, i
                 y[r] *= w->scale[r];
         }
         if (!w->rank) continue;
-        k->gemm[FG_F16](u, w->rank, w->lr_b, n, 0, w->rank, xr, n, 1, NULL);
-        for (int64_t r = 0; r < w->n_out; r++) {
-            k->gemm[FG_F16](&add, 1, w->lr_a + r * w->rank, w->rank, 0, 1, u, w->rank, 1, NULL);
-            y[r] += add;
-        }
+        const enum fg_dtype type = w->lr_scale ? FG_INT8 : FG_F16;
+        k->gemm[type](u, w->rank, w->lr_b, n, 0, w->rank, xr, n, 1, NULL);
+        for (int j = 0; w->lr_scale && j < w->rank; j++)
+            u[j] *= w->lr_scale[j];
+        k->gemm[type](part, w->n_out, w->lr_a, w->rank, 0, w->n_out, u, w->rank, 1, NULL);
+        for (int64_t r = 0; r < w->n_out; r++)
+            y[r] += part[r];
     }
 }
 
@@ -151,8 +156,9 @@ static void job(const struct shape *s, int64_t T, int threads, bool fast)
     uint64_t seed = (uint64_t)(s->n_out * 131 + s->n_in * 7 + T);
     const int64_t n_out[3] = {s->n_out, 16 * 3 + 5, 7}, ldx = s->n_in + 3;
     struct fg_lut luts[2] = {
-        make_lut(&a, s->layout, n_out[0], s->n_in, s->rank, &seed),
-        make_lut(&a, s->layout == FG_P4 ? FG_I8 : FG_P4, n_out[1], s->n_in, s->rank / 2, &seed)};
+        make_lut(&a, s->layout, n_out[0], s->n_in, s->rank, s->int8_factors, &seed),
+        make_lut(&a, s->layout == FG_P4 ? FG_I8 : FG_P4, n_out[1], s->n_in, s->rank / 2,
+                 !s->int8_factors, &seed)};
     uint16_t *dense = fg_arena_alloc(&a, (uint64_t)(n_out[2] * s->n_in), sizeof *dense);
     fill_elements((uint8_t *)dense, FG_BF16, n_out[2] * s->n_in, &seed, NUMBERS_UNIT);
     uint8_t *signs = fg_arena_alloc(&a, (uint64_t)(s->n_in + 7) / 8, 1);
@@ -216,8 +222,10 @@ static void test_jobs_follow_the_written_order(void **state)
 {
     (void)state;
     static const struct shape shapes[] = {
-        {FG_P6, 70, 576, 64, 16, 1}, {FG_P6, 300, 1536, 512, 0, 1}, {FG_P4X2, 66, 2048, 1024, 8, 1},
-        {FG_P4, 1000, 64, 0, 0, 2},  {FG_P4, 37, 100, 0, 5, 1},     {FG_I8, 40, 1040, 16, 24, 2},
+        {FG_P6, 70, 576, 64, 16, 1, false},   {FG_P6, 300, 1536, 512, 0, 1, false},
+        {FG_P6, 290, 1536, 512, 40, 1, true}, {FG_P4X2, 66, 2048, 1024, 8, 1, true},
+        {FG_P4, 1000, 64, 0, 0, 2, false},    {FG_P4, 37, 100, 0, 5, 1, false},
+        {FG_P4, 37, 100, 0, 5, 2, true},      {FG_I8, 40, 1040, 16, 24, 2, false},
     };
     static const struct {
         int64_t T;
@@ -238,7 +246,7 @@ static void best(int64_t n_out, int64_t T, int64_t k, int threads, bool fast)
     fg_arena_init(&a, 0);
     uint64_t seed = (uint64_t)(n_out + T * 17 + k);
     enum { N = 64 };
-    struct fg_lut w = make_lut(&a, FG_P4, n_out, N, 0, &seed);
+    struct fg_lut w = make_lut(&a, FG_P4, n_out, N, 0, false, &seed);
     for (int64_t i = 10; i + 3 < n_out; i += 17) { // equal logits: rows that are copies
         ((float *)(uintptr_t)w.scale)[i] = 0;
         ((float *)(uintptr_t)w.scale_ts)[i] = 0;
