@@ -25,7 +25,8 @@ static bool alike(const struct fg_plan_mat *a, const struct fg_plan_mat *b, uint
 {
     for (uint64_t i = 0; i < n; i++) {
         if (a[i].part != b[i].part || a[i].format != b[i].format || a[i].rank != b[i].rank ||
-            a[i].block != b[i].block || a[i].rows != b[i].rows || a[i].cols != b[i].cols)
+            a[i].lr_dtype != b[i].lr_dtype || a[i].block != b[i].block || a[i].rows != b[i].rows ||
+            a[i].cols != b[i].cols)
             return false;
     }
     return true;
@@ -107,6 +108,7 @@ static void mat_json(struct fg_jwrite *w, const struct fg_plan_mat *m, bool in_l
         if (!in_layer) fg_jwrite_uint(w, "seed", m->seed);
     }
     fg_jwrite_int(w, "lr_rank", m->rank);
+    if (m->lr_dtype != FG_LR_F16) fg_jwrite_str(w, "lr_dtype", fg_lr_dtype_name(m->lr_dtype));
     fg_jwrite_uint(w, "bytes", m->bytes);
     fg_jwrite_uint(w, "factor_bytes", m->factor_bytes);
     fg_jwrite_end_object(w);

@@ -60,6 +60,13 @@ const struct fg_opt fg_opts_plan_changes[] = {
      .def_note = "as the plan says",
      .group = "Plan",
      .help = "parts with factors, of gdn, attn and mlp, or none"},
+    {.name = "lr-dtype",
+     .kind = FG_OPT_CHOICE,
+     .value = "TYPE",
+     .choices = "f16|i8",
+     .def_note = "as the plan says",
+     .group = "Plan",
+     .help = "numbers of the factors: f16, or i8 with a scale per component, half the bytes"},
     {0},
 };
 
@@ -72,8 +79,10 @@ static int change(struct fg_plan *p, const struct fg_args *args, struct fg_error
 {
     const char *basis = fg_args_text(args, "basis"), *mix_rot = fg_args_text(args, "mix-rot");
     const char *rank = fg_args_text(args, "lr-rank"), *lr_parts = fg_args_text(args, "lr-parts");
+    const char *lr_dtype = fg_args_text(args, "lr-dtype");
     enum fg_plan_basis b;
     enum fg_plan_mix_rot m;
+    enum fg_lr_dtype t;
     int64_t r;
     unsigned set;
     if (basis && fg_plan_basis_of_name(basis, &b)) fg_plan_set_basis(p, b);
@@ -88,6 +97,7 @@ static int change(struct fg_plan *p, const struct fg_args *args, struct fg_error
             return refuse(err, "--lr-parts", "a list of gdn, attn and mlp, or none", lr_parts);
         fg_plan_set_lr_parts(p, set);
     }
+    if (lr_dtype && fg_lr_dtype_of_name(lr_dtype, &t)) fg_plan_set_lr_dtype(p, t);
     return 0;
 }
 

@@ -41,7 +41,7 @@ const char *fg_plan_site(enum fg_plan_part p)
 
 const char *fg_plan_what_name(int what)
 {
-    static const char *const names[] = {"mlp", "mixer", "kv", "basis", "lr_rank"};
+    static const char *const names[] = {"mlp", "mixer", "kv", "basis", "lr_rank", "lr_dtype"};
     return what < FG_PLAN_N_PARTS ? parts[what].name : names[what - FG_PLAN_N_PARTS];
 }
 
@@ -178,6 +178,13 @@ void fg_plan_set_lr_parts(struct fg_plan *p, unsigned lr_parts)
     forget_bytes(p);
 }
 
+void fg_plan_set_lr_dtype(struct fg_plan *p, enum fg_lr_dtype dtype)
+{
+    p->lr_dtype = dtype;
+    drop(p, FG_WHAT_LR_DTYPE);
+    forget_bytes(p);
+}
+
 // ---- resolution
 
 struct resolver {
@@ -293,6 +300,13 @@ static int64_t rank_of(const struct fg_plan *p, const struct fg_plan_mat *m)
     return rank < most ? rank : most;
 }
 
+static enum fg_lr_dtype lr_dtype_of(const struct fg_plan *p, const struct fg_plan_mat *m)
+{
+    const struct fg_plan_override *o = fg_plan_find(p, m->layer, FG_WHAT_LR_DTYPE);
+    if (m->rank == 0) return FG_LR_F16;
+    return o ? (enum fg_lr_dtype)o->value : p->lr_dtype;
+}
+
 static void note_narrow(struct fg_plan_list *l, int64_t width)
 {
     for (int i = 0; i < l->n_narrow; i++) {
@@ -348,11 +362,12 @@ static int add_mat(struct resolver *r, int64_t layer, enum fg_plan_part part, in
     }
     choose_basis(r, m);
     m->rank = rank_of(r->plan, m);
-    uint64_t count, sum;
+    m->lr_dtype = lr_dtype_of(r->plan, m);
+    uint64_t count;
     if (!fg_qformat_bytes(m->format, (uint64_t)rows, (uint64_t)cols, &m->bytes) ||
         !fg_mul(&count, (uint64_t)rows, (uint64_t)cols) ||
-        !fg_add(&sum, (uint64_t)rows, (uint64_t)cols) ||
-        !fg_mul(&m->factor_bytes, 2 * (uint64_t)m->rank, sum))
+        !fg_lr_bytes(m->lr_dtype, (uint64_t)rows, (uint64_t)cols, (uint64_t)m->rank,
+                     &m->factor_bytes))
         return refuse(r, field, "a size below 2^64", "more");
     l->n++;
     int rc = add_up(r, &l->weight_bytes, m->bytes);

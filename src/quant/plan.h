@@ -54,11 +54,12 @@ struct fg_plan_mat {
     char name[64];      // canonical (format/qset.h): "layers.3.mlp.gate_proj", "lm_head"
     int64_t rows, cols; // out, in
     enum fg_qformat format;
-    const char *site; // rotation of its input, "mlp_in" ...; NULL: plain
-    int64_t block;    // of that rotation, 0 when plain
-    uint64_t seed;    // of its signs, 0 when plain
-    int64_t rank;     // of the factors, 0: none
-    uint64_t bytes;   // storage (1.2) without factors
+    const char *site;          // rotation of its input, "mlp_in" ...; NULL: plain
+    int64_t block;             // of that rotation, 0 when plain
+    uint64_t seed;             // of its signs, 0 when plain
+    int64_t rank;              // of the factors, 0: none
+    enum fg_lr_dtype lr_dtype; // of the factors
+    uint64_t bytes;            // storage (1.2) without factors
     uint64_t factor_bytes;
 };
 
@@ -142,12 +143,14 @@ void fg_plan_set_basis(struct fg_plan *p, enum fg_plan_basis basis);
 void fg_plan_set_mix_rot(struct fg_plan *p, enum fg_plan_mix_rot mix_rot);
 void fg_plan_set_lr_rank(struct fg_plan *p, int64_t rank); // or FG_PLAN_RANK_AUTO
 void fg_plan_set_lr_parts(struct fg_plan *p, unsigned parts);
+void fg_plan_set_lr_dtype(struct fg_plan *p, enum fg_lr_dtype dtype);
 
 // The matrices of a model under the plan. Resolution of matrix i.x: the override i.x, then i.mlp or
 // i.mixer (k and v: i.kv, never i.mixer), then the default. Rotation: block = largest power of two
 // <= 1024 that divides the input's width; below 8 the matrix is plain. Seeds: 1000, 2000, 3000,
 // 4000 + layer for mlp_in, mlp_mid, mix_in, mix_out. Kept matrices (bf16, f16) are plain and have
-// no factors; the head is plain and has none. A rank is cut to min(rows, cols). "release-0.2" on a
+// no factors; the head is plain and has none. A rank is cut to min(rows, cols); the rule for `auto`
+// does not depend on how factors are stored. "release-0.2" on a
 // model other than the 64-layer 27B is the generic plan: MLP v2x64, mixers lut4, k and v int8, head
 // lut4, rank auto.
 // Errors: FG_EINPUT: a layer or matrix that the model does not have, a v2x format for an odd number
@@ -158,10 +161,10 @@ int fg_plan_resolve(struct fg_plan_list *out, const struct fg_plan *p,
 // file made of it means the same again. The caller frees *out. Errors: as fg_plan_resolve.
 int fg_plan_specialize(struct fg_plan **out, const struct fg_plan *p,
                        const struct fg_plan_shape *shape, struct fg_error *err);
-// Another plan for this model: rotations, ranks and parts with factors of `base`, but these formats
-// [n], in the order of the list that `base` resolves to. What most matrices of a kind have becomes
-// the default, the rest overrides, whole MLPs and mixers where they agree. It resolves to exactly
-// these formats. No notes. The caller frees *out. Errors: as fg_plan_resolve of either.
+// Another plan for this model: rotations, ranks, storage and parts with factors of `base`, but
+// these formats [n], in the order of the list that `base` resolves to. What most matrices of a kind
+// have becomes the default, the rest overrides, whole MLPs and mixers where they agree. It resolves
+// to exactly these formats. No notes. The caller frees *out. Errors: as fg_plan_resolve of either.
 int fg_plan_reformat(struct fg_plan **out, const struct fg_plan *base,
                      const struct fg_plan_shape *shape, const enum fg_qformat *formats, uint64_t n,
                      const char *name, struct fg_error *err);

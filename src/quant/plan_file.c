@@ -156,6 +156,14 @@ static int64_t read_rank(struct parser *p, const char *field, struct json_object
     return rank;
 }
 
+static enum fg_lr_dtype read_lr_dtype(struct parser *p, const char *field, struct json_object *v)
+{
+    enum fg_lr_dtype t = FG_LR_F16;
+    const char *s = text_of(p, field, v, "f16 or i8");
+    if (s && !fg_lr_dtype_of_name(s, &t)) refuse(p, field, "f16 or i8", s);
+    return t;
+}
+
 static unsigned read_lr_parts(struct parser *p, const char *field, struct json_object *v)
 {
     static const char expected[] = "a list of gdn, attn, mlp";
@@ -206,7 +214,7 @@ static void read_override(struct parser *p, const char *key, struct json_object 
         }
         what = what_of(rest);
         if (what < 0) {
-            refuse(p, key, "gate up down qkv z out q k v o mlp mixer kv basis lr_rank",
+            refuse(p, key, "gate up down qkv z out q k v o mlp mixer kv basis lr_rank lr_dtype",
                    "unknown matrix");
             return;
         }
@@ -215,6 +223,8 @@ static void read_override(struct parser *p, const char *key, struct json_object 
         value = read_basis(p, key, v);
     else if (what == FG_WHAT_RANK)
         value = read_rank(p, key, v);
+    else if (what == FG_WHAT_LR_DTYPE)
+        value = read_lr_dtype(p, key, v);
     else
         value = read_format(p, key, v);
     if (!p->rc && !fg_plan_add(p->plan, layer, what, value))
@@ -258,8 +268,10 @@ static void read_defaults(struct parser *p, struct json_object *obj)
             plan->lr_rank = read_rank(p, field, v);
         } else if (strcmp(key, "lr_parts") == 0) {
             plan->lr_parts = read_lr_parts(p, field, v);
+        } else if (strcmp(key, "lr_dtype") == 0) {
+            plan->lr_dtype = read_lr_dtype(p, field, v);
         } else {
-            refuse(p, field, "mlp mixer kv head embed basis mix_rot lr_rank lr_parts",
+            refuse(p, field, "mlp mixer kv head embed basis mix_rot lr_rank lr_parts lr_dtype",
                    "unknown key");
         }
     }
@@ -411,6 +423,7 @@ static void write_defaults(const struct fg_plan *p, struct fg_jwrite *w)
         if (p->lr_parts & lr_part_names[i].bit) fg_jwrite_str(w, NULL, lr_part_names[i].name);
     }
     fg_jwrite_end_array(w);
+    if (p->lr_dtype != FG_LR_F16) fg_jwrite_str(w, "lr_dtype", fg_lr_dtype_name(p->lr_dtype));
     fg_jwrite_end_object(w);
 }
 
@@ -428,6 +441,8 @@ static void write_overrides(const struct fg_plan *p, struct fg_jwrite *w)
             fg_jwrite_str(w, key, fg_plan_basis_name((enum fg_plan_basis)o->value));
         else if (o->what == FG_WHAT_RANK)
             write_rank(w, key, o->value);
+        else if (o->what == FG_WHAT_LR_DTYPE)
+            fg_jwrite_str(w, key, fg_lr_dtype_name((enum fg_lr_dtype)o->value));
         else
             fg_jwrite_str(w, key, fg_qformat_name((enum fg_qformat)o->value));
     }

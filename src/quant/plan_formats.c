@@ -93,10 +93,11 @@ int fg_plan_reformat(struct fg_plan **out, const struct fg_plan *base,
             made->mix_rot = from->mix_rot;
             made->lr_rank = from->lr_rank;
             made->lr_parts = from->lr_parts;
+            made->lr_dtype = from->lr_dtype;
         }
         for (uint64_t i = 0; i < from->n && ok; i++) {
             const struct fg_plan_override *o = &from->overrides[i];
-            if (o->what == FG_WHAT_BASIS || o->what == FG_WHAT_RANK)
+            if (o->what == FG_WHAT_BASIS || o->what == FG_WHAT_RANK || o->what == FG_WHAT_LR_DTYPE)
                 ok = fg_plan_add(made, o->layer, o->what, o->value);
         }
         ok = ok && add_formats(made, &list, formats);

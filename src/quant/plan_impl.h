@@ -15,13 +15,14 @@ enum fg_plan_what {
     FG_WHAT_KV,
     FG_WHAT_BASIS,
     FG_WHAT_RANK,
+    FG_WHAT_LR_DTYPE,
     FG_N_WHATS
 };
 
 struct fg_plan_override {
     int64_t layer; // -1: the head
     int what;
-    int64_t value; // enum fg_qformat, enum fg_plan_basis, or a rank
+    int64_t value; // enum fg_qformat, enum fg_plan_basis, a rank, or enum fg_lr_dtype
 };
 
 // The model that a plan is for; 0 and "": not said.
@@ -39,6 +40,7 @@ struct fg_plan {
     int64_t lr_rank;
     bool rank_set; // by fg_plan_set_lr_rank
     unsigned lr_parts;
+    enum fg_lr_dtype lr_dtype;
     struct fg_plan_for model;
     struct fg_plan_override *overrides; // sorted by layer, then what; each pair once
     uint64_t n, cap;
@@ -48,7 +50,7 @@ struct fg_plan {
 };
 
 // A plan with the defaults of the quantizer: MLP v2x64, mixers lut4, k and v int8, head lut4, all
-// sites rotated, rank auto, factors on gdn and attn. NULL when out of memory.
+// sites rotated, rank auto, factors on gdn and attn in F16. NULL when out of memory.
 struct fg_plan *fg_plan_new(const char *name);
 // Appends; fg_plan_sort afterwards. False when out of memory or past the limit.
 bool fg_plan_add(struct fg_plan *p, int64_t layer, int what, int64_t value);
@@ -56,7 +58,7 @@ bool fg_plan_add(struct fg_plan *p, int64_t layer, int what, int64_t value);
 void fg_plan_sort(struct fg_plan *p);
 // NULL when there is none.
 const struct fg_plan_override *fg_plan_find(const struct fg_plan *p, int64_t layer, int what);
-// "gate" ... "head", "mlp", "mixer", "kv", "basis", "lr_rank".
+// "gate" ... "head", "mlp", "mixer", "kv", "basis", "lr_rank", "lr_dtype".
 const char *fg_plan_what_name(int what);
 
 // Fills *out and returns true when `name` is a built-in plan; *out is NULL when memory is out.
