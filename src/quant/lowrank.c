@@ -2,9 +2,11 @@
 // size, each computed by one thread; BLAS itself never uses more than one.
 #include "quant/lowrank.h"
 #include "format/qmat.h"
+#include "quant/dequant.h"
 #include "quant/jobs.h"
 #include "quant/random.h"
 #include <cblas.h>
+#include <float.h>
 #include <lapacke.h>
 #include <math.h>
 #include <stdio.h>
@@ -37,8 +39,10 @@ struct svd {
     const float *E;        // [rows][cols], its columns scaled or multiplied by R where the fit asks
     const float *left;     // the narrow operand of the product that runs
     float *out;
-    bool transposed; // E^T left [cols][k] instead of E left [rows][k]
-    double *sums;    // per tile, of square errors
+    bool transposed;   // E^T left [cols][k] instead of E left [rows][k]
+    void *lr_a, *lr_b; // receive the factors
+    float *lr_scale;   // of INT8 ones; NULL: F16
+    double *sums;      // per tile, of square errors
     const float *A, *B;
     int64_t rank;
     float *scratch; // TILE * cols per thread
@@ -211,8 +215,7 @@ static void left_item(void *ctx, int64_t item, int worker)
 }
 
 // Share of E S that A (B S) leaves, with A and B as stored. s->E is E S.
-static int measure(double *share, struct svd *s, const uint16_t *lr_a, const uint16_t *lr_b,
-                   const double *R, struct fg_error *err)
+static int measure(double *share, struct svd *s, const double *R, struct fg_error *err)
 {
     const int64_t tiles = (s->rows + TILE - 1) / TILE, n_a = s->rows * s->rank,
                   n_b = s->rank * s->cols, threads = fg_job_threads(s->o->pool);
@@ -224,10 +227,16 @@ static int measure(double *share, struct svd *s, const uint16_t *lr_a, const uin
         rc = fg_fail_memory(err, "low-rank factors", floats * sizeof *A);
         goto end;
     }
+    const struct fg_qmat made = {.rows = s->rows,
+                                 .cols = s->cols,
+                                 .rank = s->rank,
+                                 .lr_dtype = s->lr_scale ? FG_LR_I8 : FG_LR_F16,
+                                 .lr_a = s->lr_a,
+                                 .lr_b = s->lr_b,
+                                 .lr_scale = s->lr_scale};
     for (int64_t i = 0; i < n_a; i++)
-        A[i] = fg_f16_to_f32(lr_a[i]);
-    for (int64_t i = 0; i < n_b; i++)
-        B[i] = fg_f16_to_f32(lr_b[i]);
+        A[i] = fg_qmat_lr_a(&made, i / s->rank, i % s->rank);
+    fg_qmat_lr_b(B, &made);
     if (s->o->fit != FG_LOWRANK_PLAIN && s->rank) {
         if ((rc = scaled(&scaled_b, B, s->rank, s->cols, R, s->o, err))) goto end;
         memcpy(B, scaled_b, (size_t)n_b * sizeof *B);
@@ -264,10 +273,143 @@ static int store(uint16_t *out, const double *values, int64_t n, const char *whi
     return 0;
 }
 
+// ---- factors in INT8
+
+#define STEPS 26       // tried for each component
+#define STEP_LESS 0.02 // of the largest, from one to the next: half of it at the last
+
+// One vector per item, rounded: elements v[k + i * stride] for by columns, v[k * stride + i] for by
+// rows.
+struct rounding {
+    const double *v;
+    int8_t *codes; // in the same order as v
+    int64_t n, n_vectors;
+    bool columns;
+    const struct fg_lowrank_options *weighted; // by columns of E, as it says; NULL: all the same
+    int64_t ldh;                               // of its H
+    double *steps;                             // [n_vectors] as FP32 holds them; 0: all codes are 0
+};
+
+static double weight_of(const struct rounding *r, int64_t i)
+{
+    const struct fg_lowrank_options *o = r->weighted;
+    if (!o || o->fit == FG_LOWRANK_PLAIN) return 1;
+    return o->fit == FG_LOWRANK_DIAG ? (double)o->diag[i] : o->H[i * r->ldh + i];
+}
+
+static double code_of(double v, double step)
+{
+    const double code = rint(v / step);
+    return code > 127 ? 127 : code < -127 ? -127 : code;
+}
+
+static void round_item(void *ctx, int64_t k, int worker)
+{
+    const struct rounding *r = ctx;
+    const int64_t first = r->columns ? k : k * r->n, stride = r->columns ? r->n_vectors : 1;
+    double most = 0, least = INFINITY, best = 0;
+    (void)worker;
+    for (int64_t i = 0; i < r->n; i++)
+        most = fmax(most, fabs(r->v[first + i * stride]));
+    for (int t = 0; t < STEPS; t++) {
+        const double step = (double)(float)(most / 127 * (1 - STEP_LESS * t));
+        double error = 0;
+        if (!(step >= (double)FLT_MIN) || !isfinite(step)) continue;
+        for (int64_t i = 0; i < r->n; i++) {
+            const double v = r->v[first + i * stride], e = v - step * code_of(v, step);
+            error += weight_of(r, i) * e * e;
+        }
+        if (!(error < least)) continue;
+        least = error;
+        best = step;
+    }
+    for (int64_t i = 0; i < r->n; i++) {
+        const int64_t at = first + i * stride;
+        r->codes[at] = best > 0 ? (int8_t)code_of(r->v[at], best) : 0;
+    }
+    r->steps[k] = best;
+}
+
+// The second factor in the metric, [rank][cols], that fits s->E best beside the codes of the first:
+// (C^T C)^-1 C^T E S.
+static int refit(double *B, struct svd *s, const int8_t *codes, struct fg_error *err)
+{
+    const int64_t rows = s->rows, cols = s->cols, rank = s->rank, k = s->k;
+    const int64_t n = cols * rank + rank * rank;
+    float *C = malloc((size_t)((rows + cols) * rank) * sizeof *C), *z = C ? C + rows * rank : NULL;
+    double *x = calloc((size_t)n, sizeof *x), *G = x ? x + cols * rank : NULL;
+    int rc = 0;
+    if (!C || !x) {
+        rc = fg_fail_memory(err, "low-rank factors", (uint64_t)n * sizeof *x);
+        goto end;
+    }
+    for (int64_t i = 0; i < rows * rank; i++)
+        C[i] = (float)codes[i];
+    s->k = rank;
+    product(s, z, C, true);
+    s->k = k;
+    for (int64_t i = 0; i < rows; i++) {
+        const float *c = C + i * rank;
+        for (int64_t a = 0; a < rank; a++)
+            for (int64_t b = 0; b <= a; b++)
+                G[a * rank + b] += (double)c[a] * c[b]; // whole numbers, exact
+    }
+    for (int64_t a = 0; a < rank; a++)
+        if (G[a * rank + a] == 0) G[a * rank + a] = 1; // no codes: its row of B is 0
+    for (int64_t i = 0; i < cols * rank; i++)
+        x[i] = (double)z[i];
+    // Row-major lower is column-major upper, and x as LAPACK sees it is [rank][cols].
+    const lapack_int info =
+        LAPACKE_dposv(LAPACK_COL_MAJOR, 'U', (int)rank, (int)cols, G, (int)rank, x, (int)rank);
+    if (info) rc = failed(err, s->o, "least squares", info);
+    for (int64_t j = 0; j < cols && !rc; j++)
+        for (int64_t r = 0; r < rank; r++)
+            B[r * cols + j] = x[j * rank + r];
+end:
+    free(C);
+    free(x);
+    return rc;
+}
+
+// Rounds A [rows][rank], makes B [rank][cols] anew and rounds it too. A's steps are in B, so that
+// one scale for each component, that of B, belongs to both.
+static int store_int8(struct svd *s, const double *A, double *B, const double *R,
+                      struct fg_error *err)
+{
+    const int64_t rank = s->rank;
+    struct rounding r = {
+        .v = A, .codes = s->lr_a, .n = s->rows, .n_vectors = rank, .columns = true};
+    r.steps = malloc((size_t)rank * sizeof *r.steps);
+    if (!r.steps) return fg_fail_memory(err, "low-rank factors", (uint64_t)rank * sizeof *r.steps);
+    fg_job_run(s->o->pool, rank, round_item, &r);
+    int rc = refit(B, s, r.codes, err);
+    if (rc) goto end;
+    unscale(B, rank, s->cols, R, s->o);
+    for (int64_t i = 0; i < rank * s->cols; i++) {
+        if (fabs(B[i]) <= (double)FLT_MAX) continue;
+        rc = fg_fail(err, FG_EINPUT, "low-rank factors", NULL, s->o->name, "factors that F32 holds",
+                     "%g in lr_b", B[i]);
+        goto end;
+    }
+    r = (struct rounding){.v = B,
+                          .codes = s->lr_b,
+                          .n = s->cols,
+                          .n_vectors = rank,
+                          .weighted = s->o,
+                          .ldh = s->cols,
+                          .steps = r.steps};
+    fg_job_run(s->o->pool, rank, round_item, &r);
+    for (int64_t k = 0; k < rank; k++)
+        s->lr_scale[k] = r.steps[k] > 0 ? (float)r.steps[k] : 1;
+end:
+    free(r.steps);
+    return rc;
+}
+
 // Q [rows][k] holds an orthonormal basis of E's main columns and z [cols][k] = E^T Q. Singular
 // values and vectors of Q^T E; then A = U S, B = V^T of the first `rank`.
-static int finish(uint16_t *lr_a, uint16_t *lr_b, const struct svd *s, const float *Q,
-                  const float *z, const double *R, struct fg_error *err)
+static int finish(struct svd *s, const float *Q, const float *z, const double *R,
+                  struct fg_error *err)
 {
     const int64_t rows = s->rows, cols = s->cols, k = s->k, rank = s->rank;
     const int64_t n = cols * k + cols * k + k * k + k + rows * rank + rank * cols;
@@ -304,16 +446,19 @@ static int finish(uint16_t *lr_a, uint16_t *lr_b, const struct svd *s, const flo
         for (int64_t j = 0; j < cols; j++)
             B[r * cols + j] = V[r * cols + j] * sign * right;
     }
+    if (s->lr_scale) {
+        rc = store_int8(s, A, B, R, err);
+        goto end;
+    }
     unscale(B, rank, cols, R, s->o);
-    rc = store(lr_a, A, rows * rank, "lr_a", s->o, err);
-    if (!rc) rc = store(lr_b, B, rank * cols, "lr_b", s->o, err);
+    rc = store(s->lr_a, A, rows * rank, "lr_a", s->o, err);
+    if (!rc) rc = store(s->lr_b, B, rank * cols, "lr_b", s->o, err);
 end:
     free(zt);
     return rc;
 }
 
-static int decompose(uint16_t *lr_a, uint16_t *lr_b, struct svd *s, const double *R,
-                     struct fg_error *err)
+static int decompose(struct svd *s, const double *R, struct fg_error *err)
 {
     const int64_t rows = s->rows, cols = s->cols, k = s->k, longest = rows > cols ? rows : cols;
     float *y = calloc((size_t)((rows + cols) * k), sizeof *y), *z = y ? y + rows * k : NULL;
@@ -342,7 +487,7 @@ static int decompose(uint16_t *lr_a, uint16_t *lr_b, struct svd *s, const double
     }
     if ((rc = orthonormal(y, rows, k, work, tau, s->o, err))) goto end;
     product(s, z, y, true);
-    rc = finish(lr_a, lr_b, s, y, z, R, err);
+    rc = finish(s, y, z, R, err);
 end:
     free(y);
     free(work);
@@ -360,12 +505,19 @@ static int check_finite(const float *E, int64_t n, const struct fg_lowrank_optio
     return 0;
 }
 
-int fg_lowrank_svd(uint16_t *lr_a, uint16_t *lr_b, double *left, const float *E, int64_t rows,
-                   int64_t cols, int64_t rank, const struct fg_lowrank_options *o,
+int fg_lowrank_svd(void *lr_a, void *lr_b, float *lr_scale, double *left, const float *E,
+                   int64_t rows, int64_t cols, int64_t rank, const struct fg_lowrank_options *o,
                    struct fg_error *err)
 {
     const int64_t least = rows < cols ? rows : cols;
-    struct svd s = {.o = o, .rows = rows, .cols = cols, .E = E, .rank = rank};
+    struct svd s = {.o = o,
+                    .rows = rows,
+                    .cols = cols,
+                    .E = E,
+                    .rank = rank,
+                    .lr_a = lr_a,
+                    .lr_b = lr_b,
+                    .lr_scale = lr_scale};
     s.k = rank + OVERSAMPLE < least ? rank + OVERSAMPLE : least;
     double *R = NULL;
     float *ES = NULL;
@@ -377,8 +529,8 @@ int fg_lowrank_svd(uint16_t *lr_a, uint16_t *lr_b, double *left, const float *E,
         if ((rc = scaled(&ES, E, rows, cols, R, o, err))) goto end;
         s.E = ES;
     }
-    if (rank && (rc = decompose(lr_a, lr_b, &s, R, err))) goto end;
-    if (left) rc = measure(left, &s, lr_a, lr_b, R, err);
+    if (rank && (rc = decompose(&s, R, err))) goto end;
+    if (left) rc = measure(left, &s, R, err);
 end:
     free(R);
     free(ES);

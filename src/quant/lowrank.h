@@ -29,11 +29,15 @@ struct fg_lowrank_options {
 // lut4; 0: none.
 int64_t fg_lowrank_auto(int64_t rows, int64_t cols);
 
-// lr_a [rows][rank], lr_b [rank][cols] F16 of E [rows][cols] FP32 (not changed), 0 <= rank <=
-// min(rows, cols). *left (may be NULL) receives the share of the weighted error of E that remains
-// with the rounded factors: 0 is none; NaN where E is zero. Errors: FG_EINPUT (a factor or an
-// element of E not finite, an H that can't be factored), FG_ERESOURCE.
-int fg_lowrank_svd(uint16_t *lr_a, uint16_t *lr_b, double *left, const float *E, int64_t rows,
-                   int64_t cols, int64_t rank, const struct fg_lowrank_options *o,
+// lr_a [rows][rank], lr_b [rank][cols] of E [rows][cols] FP32 (not changed), 0 <= rank <= min(rows,
+// cols). lr_scale NULL: both are F16. Else [rank] FP32, above 0, and both are INT8 codes in -127 ..
+// 127 (format/qmat.h): the first is rounded, the second fitted to E again by least squares before
+// it is rounded, each component with the step, of those up to its largest element, that leaves the
+// least error; a component whose second factor vanishes has codes 0. *left (may be NULL) receives
+// the share of the weighted error of E that remains with the rounded factors: 0 is none; NaN where
+// E is zero. Errors: FG_EINPUT (a factor or an element of E not finite, an H that can't be
+// factored), FG_ERESOURCE.
+int fg_lowrank_svd(void *lr_a, void *lr_b, float *lr_scale, double *left, const float *E,
+                   int64_t rows, int64_t cols, int64_t rank, const struct fg_lowrank_options *o,
                    struct fg_error *err);
 #endif

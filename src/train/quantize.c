@@ -246,9 +246,9 @@ static int plan_digest(const struct fg_quantize *q, char hex[FG_SHA256_HEX], str
     struct fg_buf text = {0};
     for (uint64_t i = 0; i < q->list.n; i++) {
         const struct fg_plan_mat *m = &q->list.mats[i];
-        fg_buf_printf(&text, "%s %s %s %" PRId64 " %" PRIu64 " %" PRId64 "\n", m->name,
+        fg_buf_printf(&text, "%s %s %s %" PRId64 " %" PRIu64 " %" PRId64 "%s\n", m->name,
                       fg_qformat_name(m->format), m->site ? m->site : "plain", m->block, m->seed,
-                      m->rank);
+                      m->rank, m->lr_dtype == FG_LR_I8 ? " i8" : "");
     }
     int rc = text.failed || !fg_sha256_hex(text.data, text.len, hex)
                  ? fg_fail_memory(err, FG_QUANTIZE_WHAT, text.len)

@@ -15,7 +15,7 @@
 struct loftq {
     struct fg_fitter *f;
     float *T;           // [rows][cols]: W - A B, then W - Q
-    float *B;           // [rank][cols]: lr_b widened
+    float *B;           // [rank][cols]: the second factor, widened
     double *row_energy; // [rows]
     double signal;      // squared norm of W
     double signal_h;    // tr(W H W^T)
@@ -24,12 +24,10 @@ struct loftq {
 };
 
 struct rest {
-    const struct fg_qmat *view;
+    const struct fg_qmat *view; // its factors where they are what is subtracted
     const float *W;
-    float *out;        // [rows][cols]
-    const uint16_t *A; // [rows][rank] F16
-    const float *B;    // [rank][cols] FP32
-    int64_t rank;
+    float *out;         // [rows][cols]
+    const float *B;     // [rank][cols] FP32
     double *row_energy; // [rows] sums of squares of out; NULL: not wanted
 };
 
@@ -68,8 +66,8 @@ static void subtract_factors(void *ctx, int64_t item, int worker)
     for (int64_t r = r0; r < r1; r++) {
         float *out = s->out + r * cols;
         if (s->W != s->out) memcpy(out, s->W + r * cols, (uint64_t)cols * sizeof *out);
-        for (int64_t k = 0; k < s->rank; k++) {
-            float a = fg_f16_to_f32(s->A[r * s->rank + k]);
+        for (int64_t k = 0; k < s->view->rank; k++) {
+            float a = fg_qmat_lr_a(s->view, r, k);
             const float *b = s->B + k * cols;
             for (int64_t j = 0; j < cols; j++)
                 out[j] -= a * b[j];
@@ -96,16 +94,16 @@ static void without_factors(struct loftq *l, const float *from,
                             const struct fg_quantize_result *now)
 {
     const struct fg_plan_mat *m = l->f->m;
-    const struct fg_qmat shape = {.rows = m->rows, .cols = m->cols};
-    for (int64_t i = 0; i < m->rank * m->cols; i++)
-        l->B[i] = fg_f16_to_f32(now->lr_b[i]);
-    struct rest s = {.view = &shape,
-                     .W = from,
-                     .out = l->T,
-                     .A = now->lr_a,
-                     .B = l->B,
-                     .rank = m->rank,
-                     .row_energy = l->row_energy};
+    const struct fg_qmat factors = {.rows = m->rows,
+                                    .cols = m->cols,
+                                    .rank = m->rank,
+                                    .lr_dtype = m->lr_dtype,
+                                    .lr_a = now->lr_a,
+                                    .lr_b = now->lr_b,
+                                    .lr_scale = now->lr_scale};
+    fg_qmat_lr_b(l->B, &factors);
+    struct rest s = {
+        .view = &factors, .W = from, .out = l->T, .B = l->B, .row_energy = l->row_energy};
     run(l, &s, subtract_factors);
 }
 
@@ -126,7 +124,8 @@ static int fit_factors(struct loftq *l, struct fg_quantize_result *now, double *
                                           .pool = q->o.pool};
     const double energy = sum_rows(l);
     double before = H ? fg_hessian_error(H, l->T, m->rows, NULL, q->o.pool) : energy, left = 1;
-    int rc = fg_lowrank_svd(now->lr_a, now->lr_b, &left, l->T, m->rows, m->cols, m->rank, &lo, err);
+    int rc = fg_lowrank_svd(now->lr_a, now->lr_b, now->lr_scale, &left, l->T, m->rows, m->cols,
+                            m->rank, &lo, err);
     if (rc) return rc;
     if (H) {
         without_factors(l, l->T, now);
@@ -168,25 +167,32 @@ static int iterate(struct loftq *l, struct fg_quantize_result *now, bool first,
     if (l->best->fit.data && !(error < l->least)) return 0;
 
     // The iterate is kept: its matrix moves, its factors are needed here too.
-    uint64_t a = (uint64_t)m->rows * (uint64_t)m->rank, b = (uint64_t)m->cols * (uint64_t)m->rank;
+    const uint64_t bytes = (uint64_t)m->rank * fg_lr_dtype_bytes(m->lr_dtype);
     struct fg_quantize_result *best = l->best;
     fg_fit_free(&best->fit);
     best->fit = now->fit;
     now->fit = (struct fg_fit_result){0};
-    memcpy(best->lr_a, now->lr_a, a * sizeof *now->lr_a);
-    memcpy(best->lr_b, now->lr_b, b * sizeof *now->lr_b);
+    memcpy(best->lr_a, now->lr_a, bytes * (uint64_t)m->rows);
+    memcpy(best->lr_b, now->lr_b, bytes * (uint64_t)m->cols);
+    if (now->lr_scale)
+        memcpy(best->lr_scale, now->lr_scale, (uint64_t)m->rank * sizeof *now->lr_scale);
     memcpy(now->log.source_sha256, best->log.source_sha256, sizeof now->log.source_sha256);
     best->log = now->log;
     l->least = error;
     return 0;
 }
 
-static int make_factors(uint16_t **a, uint16_t **b, const struct fg_plan_mat *m,
+static int make_factors(struct fg_quantize_result *r, const struct fg_plan_mat *m,
                         struct fg_error *err)
 {
-    *a = calloc((uint64_t)m->rows * (uint64_t)m->rank, sizeof **a);
-    *b = calloc((uint64_t)m->cols * (uint64_t)m->rank, sizeof **b);
-    return *a && *b ? 0 : fg_fail_memory(err, FG_QUANTIZE_WHAT, m->factor_bytes);
+    const uint64_t bytes = (uint64_t)m->rank * fg_lr_dtype_bytes(m->lr_dtype);
+    const bool int8 = m->lr_dtype == FG_LR_I8;
+    r->lr_a = calloc((uint64_t)m->rows, bytes);
+    r->lr_b = calloc((uint64_t)m->cols, bytes);
+    if (int8) r->lr_scale = calloc((uint64_t)m->rank, sizeof *r->lr_scale);
+    return r->lr_a && r->lr_b && (r->lr_scale || !int8)
+               ? 0
+               : fg_fail_memory(err, FG_QUANTIZE_WHAT, m->factor_bytes);
 }
 
 static double squared_norm(const struct fg_fitter *f)
@@ -207,8 +213,8 @@ int fg_quantize_factors(struct fg_fitter *f, struct fg_quantize_result *out, str
     l.B = fg_alloc_aligned((uint64_t)m->rank * (uint64_t)m->cols * sizeof *l.B);
     l.row_energy = calloc((uint64_t)m->rows, sizeof *l.row_energy);
     int rc = l.T && l.B && l.row_energy ? 0 : fg_fail_memory(err, FG_QUANTIZE_WHAT, 4 * n);
-    if (!rc) rc = make_factors(&now.lr_a, &now.lr_b, m, err);
-    if (!rc) rc = make_factors(&out->lr_a, &out->lr_b, m, err);
+    if (!rc) rc = make_factors(&now, m, err);
+    if (!rc) rc = make_factors(out, m, err);
     if (!rc) {
         memcpy(l.T, f->W, n * sizeof *f->W);
         l.signal = squared_norm(f);

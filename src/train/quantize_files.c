@@ -115,9 +115,11 @@ static int add_matrix(struct bundle *b, int i, struct fg_error *err)
         add_blob(b, key, "lut", FG_ST_F16, 2, (uint64_t)fg_qformat_entries(f), d, r->fit.lut);
     add_blob(b, key, "scale", FG_ST_F16, 1, rows, 0, r->fit.scale);
     if (rank) {
-        add_blob(b, key, "lr_a", FG_ST_F16, 2, rows, rank, r->lr_a);
-        add_blob(b, key, "lr_b", FG_ST_F16, 2, rank, cols, r->lr_b);
+        const enum fg_st_dtype type = m->lr_dtype == FG_LR_I8 ? FG_ST_I8 : FG_ST_F16;
+        add_blob(b, key, "lr_a", type, 2, rows, rank, r->lr_a);
+        add_blob(b, key, "lr_b", type, 2, rank, cols, r->lr_b);
     }
+    if (r->lr_scale) add_blob(b, key, "lr_scale", FG_ST_F32, 1, rank, 0, r->lr_scale);
     return rc;
 }
 

@@ -13,11 +13,23 @@
 #define ROWS_PER_ITEM 32         // even: pairs of rows stay together
 #define FIT_BYTES (48ull << 20)  // samples and their distances, at the most
 
+struct fg_qmat fg_quantize_view(const struct fg_plan_mat *m, const struct fg_quantize_result *r)
+{
+    struct fg_qmat view = fg_fit_view(&r->fit);
+    view.rank = m->rank;
+    view.lr_dtype = m->lr_dtype;
+    view.lr_a = r->lr_a;
+    view.lr_b = r->lr_b;
+    view.lr_scale = r->lr_scale;
+    return view;
+}
+
 void fg_quantize_result_free(struct fg_quantize_result *r)
 {
     fg_fit_free(&r->fit);
     free(r->lr_a);
     free(r->lr_b);
+    free(r->lr_scale);
     *r = (struct fg_quantize_result){0};
 }
 

@@ -14,12 +14,10 @@
 #define TILE_TOKENS 256 // of held-out rows, at a time
 
 struct outputs {
-    const struct fg_qmat *q;
-    const uint16_t *lr_a;
-    const float *B; // [rank][cols], widened; NULL without factors
-    int64_t rank;
-    const float *W; // [rows][cols]; NULL: only Q + A B is wanted
-    const float *x; // [n][cols]
+    const struct fg_qmat *q; // with its factors
+    const float *B;          // [rank][cols], widened; NULL without factors
+    const float *W;          // [rows][cols]; NULL: only Q + A B is wanted
+    const float *x;          // [n][cols]
     int64_t n;
     float *scratch;         // per worker
     uint64_t floats;        // of it
@@ -34,8 +32,8 @@ static void stored_rows(const struct outputs *o, int64_t r0, int64_t r1, float *
     fg_qmat_dequantize(to, o->q, r0, r1);
     for (int64_t r = r0; r < r1; r++) {
         float *row = to + (r - r0) * cols;
-        for (int64_t k = 0; k < o->rank; k++) {
-            const float a = fg_f16_to_f32(o->lr_a[r * o->rank + k]);
+        for (int64_t k = 0; k < o->q->rank; k++) {
+            const float a = fg_qmat_lr_a(o->q, r, k);
             const float *b = o->B + k * cols;
             for (int64_t j = 0; j < cols; j++)
                 row[j] += a * b[j];
@@ -91,16 +89,14 @@ static int64_t items_of(const struct fg_plan_mat *m)
     return (m->rows + TILE_ROWS - 1) / TILE_ROWS;
 }
 
-static int widen_factor(const struct fg_plan_mat *m, const struct fg_quantize_result *r, float **B,
-                        struct fg_error *err)
+static int widen_factor(const struct fg_qmat *m, float **B, struct fg_error *err)
 {
     const uint64_t n = (uint64_t)m->rank * (uint64_t)m->cols;
     *B = NULL;
     if (m->rank == 0) return 0;
     *B = fg_alloc_aligned(n * sizeof **B);
     if (!*B) return fg_fail_memory(err, FG_QUANTIZE_WHAT, n * sizeof **B);
-    for (uint64_t i = 0; i < n; i++)
-        (*B)[i] = fg_f16_to_f32(r->lr_b[i]);
+    fg_qmat_lr_b(*B, m);
     return 0;
 }
 
@@ -109,18 +105,16 @@ int fg_quantize_held_snr(const struct fg_fitter *f, struct fg_quantize_result *o
 {
     const struct fg_plan_mat *m = f->m;
     struct fg_pool *pool = f->q->o.pool;
-    const struct fg_qmat view = fg_fit_view(&out->fit);
+    const struct fg_qmat view = fg_quantize_view(m, out);
     float *B = NULL;
     if (!f->site->held) return 0;
     struct outputs o = {.q = &view,
-                        .lr_a = out->lr_a,
-                        .rank = m->rank,
                         .W = f->W,
                         .x = f->site->held,
                         .n = f->site->n_held,
                         .floats = (uint64_t)(TILE_ROWS * (m->cols + TILE_TOKENS))};
     o.floats = (o.floats + 15) / 16 * 16;
-    int rc = widen_factor(m, out, &B, err);
+    int rc = widen_factor(&view, &B, err);
     o.B = B;
     o.scratch = fg_alloc_aligned((uint64_t)fg_pool_threads(pool) * o.floats * sizeof *o.scratch);
     o.signal = calloc((uint64_t)items_of(m), 2 * sizeof *o.signal);
@@ -146,18 +140,18 @@ int fg_quantize_held_snr(const struct fg_fitter *f, struct fg_quantize_result *o
 int fg_quantize_unpack(struct fg_quantize *q, const struct fg_plan_mat *m,
                        const struct fg_quantize_result *r, float **W, struct fg_error *err)
 {
-    const struct fg_qmat view = fg_fit_view(&r->fit);
+    const struct fg_qmat view = fg_quantize_view(m, r);
     const uint64_t n = (uint64_t)m->rows * (uint64_t)m->cols;
     float *B = NULL;
     uint8_t *signs = NULL;
     *W = fg_alloc_aligned(n * sizeof **W);
-    int rc = *W ? widen_factor(m, r, &B, err) : fg_fail_memory(err, FG_QUANTIZE_WHAT, 4 * n);
+    int rc = *W ? widen_factor(&view, &B, err) : fg_fail_memory(err, FG_QUANTIZE_WHAT, 4 * n);
     if (!rc && m->site) {
         signs = malloc((uint64_t)(m->cols + 7) / 8);
         if (!signs) rc = fg_fail_memory(err, FG_QUANTIZE_WHAT, (uint64_t)m->cols);
     }
     if (!rc) {
-        struct outputs o = {.q = &view, .lr_a = r->lr_a, .B = B, .rank = m->rank, .out = *W};
+        struct outputs o = {.q = &view, .B = B, .out = *W};
         fg_pool_run(q->o.pool, items_of(m), unpack_item, &o);
         if (signs) {
             fg_signs_splitmix64(signs, m->seed, m->cols);

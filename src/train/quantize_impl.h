@@ -90,9 +90,12 @@ struct fg_quantize {
 // A matrix in its format with its factors.
 struct fg_quantize_result {
     struct fg_fit_result fit;
-    uint16_t *lr_a, *lr_b; // malloc'd, NULL without factors
+    void *lr_a, *lr_b; // F16 or INT8 as planned, malloc'd; NULL without factors
+    float *lr_scale;   // malloc'd; NULL without INT8 factors
     struct fg_quantize_log log;
 };
+// The matrix m with its factors; the arrays stay r's.
+struct fg_qmat fg_quantize_view(const struct fg_plan_mat *m, const struct fg_quantize_result *r);
 void fg_quantize_result_free(struct fg_quantize_result *r);
 
 // Calls the job's progress: FG_EINTERRUPTED when it says stop. item NULL: as before.

@@ -36,11 +36,13 @@ static char *path_of(const struct fg_quantize *q, const struct fg_plan_mat *m)
     return fg_path_join(q->o.output, name);
 }
 
-// The arrays of a result: `data` in the order data, lut, scale, lr_a, lr_b; absent ones have no
+#define N_ARRAYS 6
+
+// The arrays of a result in the order data, lut, scale, lr_a, lr_b, lr_scale; absent ones have no
 // bytes.
 struct arrays {
-    const char *names[5];
-    uint64_t bytes[5];
+    const char *names[N_ARRAYS];
+    uint64_t bytes[N_ARRAYS];
     uint64_t rows_of_data;
 };
 
@@ -49,15 +51,16 @@ static struct arrays arrays_of(const struct fg_plan_mat *m)
     const enum fg_qformat f = m->format;
     const uint64_t rows = (uint64_t)m->rows, cols = (uint64_t)m->cols, rank = (uint64_t)m->rank;
     const uint64_t d = (uint64_t)fg_qformat_rows_per_index(f);
-    struct arrays a = {.names = {"data", "lut", "scale", "lr_a", "lr_b"}};
+    struct arrays a = {.names = {"data", "lut", "scale", "lr_a", "lr_b", "lr_scale"}};
     uint64_t width = cols; // bytes of a row
     if (fg_qformat_is_lut(f)) width = fg_qformat_row_bytes(f, cols);
     if (fg_qformat_is_kept(f)) width = cols * (f == FG_Q_F32 ? 4 : 2);
     a.bytes[0] = rows / d * width;
     a.bytes[1] = (uint64_t)fg_qformat_entries(f) * d * 2;
     a.bytes[2] = fg_qformat_is_kept(f) ? 0 : rows * 2;
-    a.bytes[3] = rows * rank * 2;
-    a.bytes[4] = cols * rank * 2;
+    a.bytes[3] = rows * rank * fg_lr_dtype_bytes(m->lr_dtype);
+    a.bytes[4] = cols * rank * fg_lr_dtype_bytes(m->lr_dtype);
+    a.bytes[5] = m->lr_dtype == FG_LR_I8 ? rank * sizeof(float) : 0;
     return a;
 }
 
@@ -67,8 +70,9 @@ static void *slot(struct fg_quantize_result *r, int i, void *set)
     case 0: return set ? (r->fit.data = set) : r->fit.data;
     case 1: return set ? (void *)(r->fit.lut = set) : (void *)r->fit.lut;
     case 2: return set ? (void *)(r->fit.scale = set) : (void *)r->fit.scale;
-    case 3: return set ? (void *)(r->lr_a = set) : (void *)r->lr_a;
-    default: return set ? (void *)(r->lr_b = set) : (void *)r->lr_b;
+    case 3: return set ? (r->lr_a = set) : r->lr_a;
+    case 4: return set ? (r->lr_b = set) : r->lr_b;
+    default: return set ? (void *)(r->lr_scale = set) : (void *)r->lr_scale;
     }
 }
 
@@ -85,13 +89,13 @@ int fg_quantize_save_mat(const struct fg_quantize *q, const struct fg_plan_mat *
 {
     const struct arrays a = arrays_of(m);
     struct fg_quantize_result copy = *r;
-    struct fg_st_blob blobs[5];
+    struct fg_st_blob blobs[N_ARRAYS];
     char id[FG_SHA256_HEX], numbers[N_NUMBERS * 26] = "", crc[16];
     uint64_t n = 0;
     uint32_t sum = 0;
     int rc = fg_quantize_job_id(q, id, err);
     if (rc) return rc;
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < N_ARRAYS; i++) {
         if (a.bytes[i] == 0) continue;
         const void *data = slot(&copy, i, NULL);
         sum = fg_crc32c(sum, data, a.bytes[i]);
@@ -144,7 +148,7 @@ static bool read_arrays(const struct fg_st_file *f, const struct fg_plan_mat *m,
     const struct arrays a = arrays_of(m);
     uint32_t sum = 0;
     char crc[16];
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < N_ARRAYS; i++) {
         const struct fg_st_tensor *t = fg_st_file_find(f, a.names[i]);
         if (a.bytes[i] == 0) continue;
         if (!t || t->dtype != FG_ST_U8 || t->bytes != a.bytes[i]) return false;

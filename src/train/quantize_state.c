@@ -451,6 +451,7 @@ static void write_matrix(const struct fg_quantize *q, struct fg_jwrite *w, uint6
     fg_jwrite_num(w, "weight_snr_db", log->weight_snr_db);
     fg_jwrite_int(w, "lr_rank", m->rank);
     if (m->rank) {
+        if (m->lr_dtype != FG_LR_F16) fg_jwrite_str(w, "lr_dtype", fg_lr_dtype_name(m->lr_dtype));
         fg_jwrite_uint(w, "lr_bytes", m->factor_bytes);
         fg_jwrite_num(w, "lr_left", log->lr_left);
     }

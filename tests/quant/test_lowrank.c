@@ -81,7 +81,7 @@ static void exact_ranks(void **state)
             struct fg_lowrank_options o = options();
             double left;
             o.balanced = balanced;
-            assert_int_equal(fg_lowrank_svd(a, b, &left, E, rows, cols, rank, &o, NULL), 0);
+            assert_int_equal(fg_lowrank_svd(a, b, NULL, &left, E, rows, cols, rank, &o, NULL), 0);
             double all = 0;
             for (int64_t i = 0; i < rows * cols; i++)
                 all += (double)E[i] * (double)E[i];
@@ -151,7 +151,7 @@ static void each_is_best_in_its_metric(void **state)
         o.fit = (enum fg_lowrank_fit)fit;
         o.diag = fit == FG_LOWRANK_DIAG ? diag : NULL;
         o.H = fit == FG_LOWRANK_FULL ? H : NULL;
-        assert_int_equal(fg_lowrank_svd(a, b, &left, E, rows, cols, rank, &o, NULL), 0);
+        assert_int_equal(fg_lowrank_svd(a, b, NULL, &left, E, rows, cols, rank, &o, NULL), 0);
         plain[fit] = output_error(E, a, b, rows, cols, rank, NULL);
         diagonal[fit] = output_error(E, a, b, rows, cols, rank, D);
         full[fit] = output_error(E, a, b, rows, cols, rank, H);
@@ -187,7 +187,7 @@ static void close_to_the_optimum(void **state)
     }
     struct fg_lowrank_options o = options();
     uint16_t *a = factors(n * rank), *b = factors(n * rank);
-    assert_int_equal(fg_lowrank_svd(a, b, &left, E, n, n, rank, &o, NULL), 0);
+    assert_int_equal(fg_lowrank_svd(a, b, NULL, &left, E, n, n, rank, &o, NULL), 0);
     const double got = output_error(E, a, b, n, n, rank, NULL);
     assert_true(got >= want * 0.999 && got <= want * 1.002);
     free(E);
@@ -202,11 +202,11 @@ static void none_all_and_nothing(void **state)
     float *E = gauss_matrix(9, 12, 1, 30), zeros[20] = {0};
     uint16_t *a = factors(9 * 9), *b = factors(9 * 12);
     double left = 0;
-    assert_int_equal(fg_lowrank_svd(a, b, &left, E, 9, 12, 0, &o, NULL), 0);
+    assert_int_equal(fg_lowrank_svd(a, b, NULL, &left, E, 9, 12, 0, &o, NULL), 0);
     assert_true(left == 1);
-    assert_int_equal(fg_lowrank_svd(a, b, &left, E, 9, 12, 9, &o, NULL), 0);
+    assert_int_equal(fg_lowrank_svd(a, b, NULL, &left, E, 9, 12, 9, &o, NULL), 0);
     assert_true(left < 1e-6);
-    assert_int_equal(fg_lowrank_svd(a, b, &left, zeros, 4, 5, 2, &o, NULL), 0);
+    assert_int_equal(fg_lowrank_svd(a, b, NULL, &left, zeros, 4, 5, 2, &o, NULL), 0);
     assert_true(isnan(left));
     for (int i = 0; i < 8; i++)
         assert_int_equal(a[i], 0);
@@ -217,7 +217,7 @@ static void none_all_and_nothing(void **state)
         diag[j] = j == 5 ? 0 : 1;
     o.fit = FG_LOWRANK_DIAG;
     o.diag = diag;
-    assert_int_equal(fg_lowrank_svd(a, b, &left, E, 9, 12, 4, &o, NULL), 0);
+    assert_int_equal(fg_lowrank_svd(a, b, NULL, &left, E, 9, 12, 4, &o, NULL), 0);
     for (int r = 0; r < 4; r++)
         assert_int_equal(b[r * 12 + 5], 0);
     free(E);
@@ -233,17 +233,17 @@ static void what_is_refused(void **state)
     float *E = gauss_matrix(9, 12, 1, 31);
     uint16_t *a = factors(9 * 9), *b = factors(9 * 12);
     E[40] = NAN;
-    assert_int_equal(fg_lowrank_svd(a, b, NULL, E, 9, 12, 2, &o, &err), FG_EINPUT);
+    assert_int_equal(fg_lowrank_svd(a, b, NULL, NULL, E, 9, 12, 2, &o, &err), FG_EINPUT);
     assert_string_equal(err.field, "layers.0.x");
     E[40] = 1e7f; // no F16 in A
-    assert_int_equal(fg_lowrank_svd(a, b, NULL, E, 9, 12, 2, &o, &err), FG_EINPUT);
+    assert_int_equal(fg_lowrank_svd(a, b, NULL, NULL, E, 9, 12, 2, &o, &err), FG_EINPUT);
     assert_string_equal(err.field, "layers.0.x");
     E[40] = 1;
     double *H = hessian(12, 32);
     H[0] = -5;
     o.fit = FG_LOWRANK_FULL;
     o.H = H;
-    assert_int_equal(fg_lowrank_svd(a, b, NULL, E, 9, 12, 2, &o, &err), FG_EINPUT);
+    assert_int_equal(fg_lowrank_svd(a, b, NULL, NULL, E, 9, 12, 2, &o, &err), FG_EINPUT);
     assert_string_equal(err.field, "layers.0.x");
     free(H);
     free(E);
@@ -263,14 +263,14 @@ static void threads(void **state)
         uint16_t *c = factors(rows * rank), *d = factors(rank * cols);
         struct fg_lowrank_options o = options();
         double one, many;
-        assert_int_equal(fg_lowrank_svd(a, b, &one, E, rows, cols, rank, &o, NULL), 0);
+        assert_int_equal(fg_lowrank_svd(a, b, NULL, &one, E, rows, cols, rank, &o, NULL), 0);
         assert_true(one > 0.5 && one < 1);
         const double rest = output_error(E, a, b, rows, cols, rank, NULL);
         const double all = output_error(E, a, b, rows, cols, 0, NULL);
         assert_true(fabs(one - rest / all) < 1e-4);
         for (int n = 2; n <= 8; n *= 4) {
             assert_int_equal(fg_pool_new(&o.pool, n, NULL), 0);
-            assert_int_equal(fg_lowrank_svd(c, d, &many, E, rows, cols, rank, &o, NULL), 0);
+            assert_int_equal(fg_lowrank_svd(c, d, NULL, &many, E, rows, cols, rank, &o, NULL), 0);
             assert_memory_equal(a, c, (size_t)(rows * rank) * 2);
             assert_memory_equal(b, d, (size_t)(rank * cols) * 2);
             assert_true(one == many);
