@@ -14,8 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MATS_MAX 4 // of a file
-#define BLOBS_MAX (MATS_MAX * 5 + 2)
+#define MATS_MAX 4                   // of a file
+#define BLOBS_MAX (MATS_MAX * 6 + 2) // with INT8 factors; two bitmaps
 #define PAIRS_MAX 24
 #define COPY_BYTES (8ull << 20)
 
