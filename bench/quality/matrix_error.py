@@ -71,8 +71,13 @@ def of_export(path, layers, cols):
         w, size = dequantize(tensors, "down", kind, cols, f"{path}: layer {i}: down")
         if "down.lr_a" in tensors:
             left, right = (tensors[f"down.{part}"][1] for part in ("lr_a", "lr_b"))
-            w = w + left.astype(np.float64) @ right.astype(np.float64)
             size += left.nbytes + right.nbytes
+            right = right.astype(np.float64)
+            if "down.lr_scale" in tensors:
+                scale = tensors["down.lr_scale"][1]
+                right *= scale.astype(np.float64)[:, None]
+                size += scale.nbytes
+            w = w + left.astype(np.float64) @ right
             kind += f"+{left.shape[1]}"
         if basis == "online":
             bits = np.unpackbits(tensors["rot.mlp_mid"][1], bitorder="little")[:cols]

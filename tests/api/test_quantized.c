@@ -1,7 +1,7 @@
 // Quantized exports through the public API: logits against the Hugging Face implementation running
 // the dequantized weights (tests/golden/exports, made by `forge quantize` and
 // tests/reference/compare_export.py --save), the same bits however they are computed, fast numerics
-// near exact ones, and the same from packages.
+// near exact ones, and the same from packages. hybrid-i8 has INT8 factors.
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -18,7 +18,7 @@
 #define TOLERANCE 1e-4 // relative L2 per row
 #define KL_MAX 1e-3    // nats, mean of fast from exact
 
-static const char *const exports[] = {"hybrid", "dense"};
+static const char *const exports[] = {"hybrid", "hybrid-i8", "dense"};
 static struct scratch scratch;
 
 static void check(int rc, const struct fg_error *err)

@@ -190,9 +190,19 @@ def check_export(export, source, partial=False):
             rank = 0
             if f"{key}.lr_a" in tensors:
                 a, b = (tensors[f"{key}.{x}"][1] for x in ("lr_a", "lr_b"))
-                rank = a.shape[1]
-                q = q + a.astype(np.float64) @ b.astype(np.float64)
-                factor_bytes += a.nbytes + b.nbytes
+                rank, kind = a.shape[1], a.dtype
+                assert b.dtype == kind and (kind == np.int8) == (f"{key}.lr_scale" in tensors), name
+                assert entry.get("lr_dtype", "f16") == ("i8" if kind == np.int8 else "f16"), name
+                size_of_factors = a.nbytes + b.nbytes
+                a, b = a.astype(np.float64), b.astype(np.float64)
+                if kind == np.int8:
+                    scale = tensors[f"{key}.lr_scale"][1]
+                    assert scale.dtype == np.float32 and scale.shape == (rank,) and (scale > 0).all(), name
+                    assert np.abs(a).max() <= 127 and np.abs(b).max() <= 127, name
+                    b *= scale.astype(np.float64)[:, None]
+                    size_of_factors += scale.nbytes
+                q = q + a @ b
+                factor_bytes += size_of_factors
             if basis == "online":
                 site = site_of(name)
                 seed = int(meta["seed_" + site.split("_")[1]])

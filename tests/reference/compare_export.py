@@ -87,7 +87,8 @@ class Export:
             w = lut[index].transpose(0, 2, 1).reshape(len(index) * d, -1) * scale
         a, b = self.array(stem, name + ".lr_a"), self.array(stem, name + ".lr_b")
         if a is not None:
-            w = w + a @ b
+            scale = self.array(stem, name + ".lr_scale")  # of INT8 factors
+            w = w + a @ (b if scale is None else b * scale[:, None])
         return w if signs is None else hadamard(w, block) * signs
 
     def site(self, stem, name):

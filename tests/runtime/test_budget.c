@@ -118,7 +118,7 @@ static void test_scratch_is_the_workspace(void **state)
 {
     (void)state;
     static const char *const models[] = {"models/a-s0", "models/chat-tiny", "exports/hybrid",
-                                         "exports/dense"};
+                                         "exports/hybrid-i8", "exports/dense"};
     static const int64_t rows[] = {1, 8, 64, 500}, contexts[] = {600, 5000, 20000};
     for (size_t i = 0; i < sizeof models / sizeof models[0] * 12 * 2; i++) {
         const int64_t T = rows[i % 4], ctx = contexts[i / 4 % 3];
