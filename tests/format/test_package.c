@@ -35,6 +35,7 @@ static void same_matrix(const struct fg_qmat *a, const struct fg_qmat *b)
     assert_int_equal(a->rows, b->rows);
     assert_int_equal(a->cols, b->cols);
     assert_int_equal(a->rank, b->rank);
+    assert_int_equal(a->lr_dtype, b->lr_dtype);
     assert_int_equal(a->block, b->block);
     assert_int_equal(a->site == NULL, b->site == NULL);
     if (a->site) assert_string_equal(a->site, b->site);
@@ -43,8 +44,9 @@ static void same_matrix(const struct fg_qmat *a, const struct fg_qmat *b)
     same_array(a->weight, b->weight, rows * cols * (a->format == FG_Q_F32 ? 4 : 2));
     same_array(a->lut, b->lut, (uint64_t)fg_qformat_entries(a->format) * per * 2);
     same_array(a->scale, b->scale, rows * 2);
-    same_array(a->lr_a, b->lr_a, rows * rank * 2);
-    same_array(a->lr_b, b->lr_b, rank * cols * 2);
+    same_array(a->lr_a, b->lr_a, rows * rank * fg_lr_dtype_bytes(a->lr_dtype));
+    same_array(a->lr_b, b->lr_b, rank * cols * fg_lr_dtype_bytes(a->lr_dtype));
+    same_array(a->lr_scale, b->lr_scale, rank * sizeof(float));
 }
 
 static void same_set(const struct fg_qset *a, const struct fg_qset *b)
@@ -155,8 +157,13 @@ static void writes_as_asked(void **state)
     copy.set.mats = copy.mats;
     for (uint64_t i = 0; i < copy.set.n_mats; i++) {
         struct fg_qmat *m = &copy.mats[i].m;
-        *m = (struct fg_qmat){m->format,       m->rows,         m->cols,
-                              .rank = m->rank, .site = m->site, .block = m->block};
+        *m = (struct fg_qmat){m->format,
+                              m->rows,
+                              m->cols,
+                              .rank = m->rank,
+                              .site = m->site,
+                              .block = m->block,
+                              .lr_dtype = m->lr_dtype};
     }
     spec.set = &copy.set;
     assert_int_equal(fg_package_write(path, &spec, NULL, &err), FG_EINPUT);

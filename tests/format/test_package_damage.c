@@ -567,6 +567,7 @@ static void missing_and_extra(void **state)
                                             "layers.00.input_layernorm.weight",
                                             "x.pidx",
                                             "x.lr_a",
+                                            "x.lr_scale",
                                             "layers.0.rot.mlp_out",
                                             "layers.5.rot.mlp_in",
                                             "lm_head.idx",
@@ -609,6 +610,18 @@ static void matrices(void **state)
     replaced(CHUNK, "layers.0.linear_attn.in_proj_qkv\\\"", Q("rank") "4", Q("rank") "65537",
              "].rank");
     replaced(CHUNK, MAT0, Q("rank") "0", Q("rank") "1", "].rank");
+#define INT8 "layers.0.linear_attn.in_proj_z\\\""
+#define KIND "," Q("lr_dtype") "\\\"i8\\\""
+    replaced(CHUNK, INT8, KIND, "," Q("lr_dtype") "\\\"i4\\\"", "].lr_dtype");
+    replaced(CHUNK, INT8, KIND, "," Q("lr_dtype") "8", "].lr_dtype");
+    replaced(CHUNK, INT8, KIND, "," Q("lr_dtype") "\\\"f16\\\"", "].lr_dtype");
+    replaced(CHUNK, INT8, KIND, "", "].lr_dtype");
+    replaced(CHUNK, INT8, KIND, KIND KIND, "forge.matrices[");
+    replaced(CHUNK, INT8, Q("rank") "1", Q("rank") "0", "].rank");
+    replaced(CHUNK, INT8, Q("rank") "1", Q("rank") "2", "].rank");
+    replaced(CHUNK, MAT0, Q("rank") "0", Q("rank") "0" KIND, "].lr_dtype");
+    replaced(CHUNK, "layers.0.linear_attn.in_proj_qkv\\\"", Q("rank") "4", Q("rank") "4" KIND,
+             "dtype of layers.0.linear_attn.in_proj_qkv.lr_a");
     replaced(CHUNK, MAT0, "mlp_in", "mlp_mid", "].basis");
     replaced(CHUNK, MAT0, "mlp_in", "nowhere", "].basis");
     replaced(CHUNK, MAT0, Q("block") "32", Q("block") "16", "].basis");
@@ -709,6 +722,16 @@ static void values(void **state)
           "layers.0.linear_attn.in_proj_qkv.lr_a[1]");
     poked(CHUNK, "layers.0.linear_attn.in_proj_qkv.lr_b", 0, &inf, 2,
           "layers.0.linear_attn.in_proj_qkv.lr_b[0]");
+    static const float nothing = 0, negative = -1;
+    static const uint32_t nan32 = 0x7FC00001;
+    poked(CHUNK, "layers.0.linear_attn.in_proj_z.lr_scale", 0, &nothing, 4,
+          "layers.0.linear_attn.in_proj_z.lr_scale[0]");
+    poked(CHUNK, "layers.0.linear_attn.in_proj_z.lr_scale", 0, &negative, 4,
+          "layers.0.linear_attn.in_proj_z.lr_scale[0]");
+    poked(CHUNK, "layers.0.linear_attn.in_proj_z.lr_scale", 0, &nan32, 4,
+          "layers.0.linear_attn.in_proj_z.lr_scale[0]");
+    poked(CHUNK, "layers.0.linear_attn.in_proj_z.lr_scale", 0, &f32_inf, 4,
+          "layers.0.linear_attn.in_proj_z.lr_scale[0]");
     poked(CHUNK, "layers.0.linear_attn.conv1d.weight", 4, &nan, 2,
           "layers.0.linear_attn.conv1d.weight[2]");
     static const uint16_t bf16_nan = 0x7F81;
@@ -716,6 +739,8 @@ static void values(void **state)
           "layers.2.post_attention_layernorm.weight[31]");
     // What only fg_package_verify sees.
     poked(CHUNK, "layers.0.linear_attn.out_proj.int8", 5, &low, 1, "out_proj.int8[5]");
+    poked(CHUNK, "layers.0.linear_attn.in_proj_z.lr_a", 6, &low, 1, "in_proj_z.lr_a[6]");
+    poked(CHUNK, "layers.0.linear_attn.in_proj_z.lr_b", 7, &low, 1, "in_proj_z.lr_b[7]");
     poked(CHUNK, "layers.0.linear_attn.in_proj_a.weight", 8, &bf16_nan, 2, "in_proj_a.weight[4]");
     poked(DENSE, "layers.2.mlp.gate_proj.pidx", 10, &pad, 1, "forge.matrices[");
     poked(DENSE, "layers.2.mlp.gate_proj.pidx", 10, &pad, 1, "gate_proj.pidx row 0");

@@ -75,9 +75,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
         if (!fg_tilefile_lut(t, names[i], &l)) continue;
         struct fg_tilefile_mat m = {
             .layout = l.layout, .n_out = l.n_out, .n_in = l.n_in, .rank = l.rank};
-        const void *const parts[] = {l.tiles,    l.table, l.table_u8, l.scale,
-                                     l.scale_ts, l.lr_a,  l.lr_b};
-        for (int k = 0; k < 7; k++)
+        if (l.lr_scale) m.lr_dtype = FG_LR_I8;
+        const void *const parts[] = {l.tiles, l.table, l.table_u8, l.scale, l.scale_ts,
+                                     l.lr_a,  l.lr_b,  l.lr_a,     l.lr_b,  l.lr_scale};
+        for (int k = 0; k < FG_TILE_LR_SCALE; k++)
             sum += sum_of(parts[k], fg_tilefile_section_bytes(&m, (enum fg_tile_kind)(k + 1)));
     }
     fg_tilefile_close(t);

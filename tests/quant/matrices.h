@@ -60,7 +60,7 @@ static inline struct stored stored_new(enum fg_qformat f, int64_t rows, int64_t 
     struct fg_random r = fg_random_seeded(seed);
     const int64_t d = fg_qformat_rows_per_index(f), bits = fg_qformat_index_bits(f);
     struct stored s = {.m = {.format = f, .rows = rows, .cols = cols, .rank = rank}};
-    s.block = malloc((size_t)(rows * cols * 4 + (rows + cols) * (rank + 2) * 2 + 1024));
+    s.block = malloc((size_t)(rows * cols * 4 + (rows + cols + 2) * (rank + 2) * 3 + 1024));
     if (!s.block) abort();
     s.used = 1;
     if (fg_qformat_is_lut(f)) {
@@ -107,6 +107,30 @@ static inline struct stored stored_new(enum fg_qformat f, int64_t rows, int64_t 
         s.m.lr_b = (const void *)stored_f16(&s, rank * cols, &r, false);
     }
     return s;
+}
+
+static inline uint8_t *stored_codes(struct stored *s, int64_t n, struct fg_random *r)
+{
+    uint8_t *p = stored_take(s, (size_t)n);
+    for (int64_t i = 0; i < n; i++)
+        p[i] = (uint8_t)((int)fg_random_below(r, 255) - 127);
+    return p;
+}
+
+// Puts INT8 factors in the place of F16 ones.
+static inline void stored_int8_factors(struct stored *s, uint64_t seed)
+{
+    struct fg_random r = fg_random_seeded(seed);
+    s->m.lr_dtype = FG_LR_I8;
+    s->m.lr_a = stored_codes(s, s->m.rows * s->m.rank, &r);
+    s->m.lr_b = stored_codes(s, s->m.rank * s->m.cols, &r);
+    s->used |= 1;
+    uint8_t *scale = stored_take(s, (size_t)s->m.rank * sizeof(float));
+    s->m.lr_scale = scale;
+    for (int64_t k = 0; k < s->m.rank; k++) {
+        const float v = (float)(1e-4 * (0.5 + fg_random_u01(&r)));
+        memcpy(scale + (size_t)k * sizeof v, &v, sizeof v);
+    }
 }
 
 static inline void stored_free(struct stored *s)

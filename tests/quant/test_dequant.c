@@ -66,6 +66,31 @@ static void row_indices(void **state)
     stored_free(&bytes);
 }
 
+static void factors(void **state)
+{
+    (void)state;
+    struct stored s = stored_new(FG_Q_LUT4, 5, 9, 3, false, 4);
+    float b[3 * 9];
+    fg_qmat_lr_b(b, &s.m);
+    for (int64_t i = 0; i < 3 * 9; i++)
+        assert_true(b[i] == fg_f16_to_f32(fg_le16_at(s.m.lr_b, i)));
+    for (int64_t i = 0; i < 5 * 3; i++)
+        assert_true(fg_qmat_lr_a(&s.m, i / 3, i % 3) == fg_f16_to_f32(fg_le16_at(s.m.lr_a, i)));
+
+    stored_int8_factors(&s, 5);
+    const int8_t *codes_a = s.m.lr_a, *codes_b = s.m.lr_b;
+    fg_qmat_lr_b(b, &s.m);
+    for (int64_t i = 0; i < 3 * 9; i++) {
+        float scale;
+        memcpy(&scale, (const uint8_t *)s.m.lr_scale + 4 * (i / 9), 4);
+        assert_true(fg_qmat_lr_scale(&s.m, i / 9) == scale);
+        assert_true(b[i] == scale * (float)codes_b[i]);
+    }
+    for (int64_t i = 0; i < 5 * 3; i++)
+        assert_true(fg_qmat_lr_a(&s.m, i / 3, i % 3) == (float)codes_a[i]);
+    stored_free(&s);
+}
+
 // Puts `value` at byte offset `at` of an array, expects the refusal of `field`, and undoes it.
 static void refused(struct stored *s, const void *array, int64_t at, const void *value, size_t n,
                     bool pads, const char *field)
@@ -98,6 +123,14 @@ static void values_that_are_refused(void **state)
     // 30 bits of indices in 4 bytes: the upper two bits of the last are pad.
     const uint8_t pad = (uint8_t)(s.m.pidx[7] | 0x40);
     refused(&s, s.m.pidx, 7, &pad, 1, true, "layers.0.x.pidx[7]");
+    const float nothing = 0, negative = -1, nan32 = NAN, inf32 = INFINITY;
+    stored_int8_factors(&s, 10);
+    refused(&s, s.m.lr_scale, 4 * 2, &nothing, 4, false, "layers.0.x.lr_scale[2]");
+    refused(&s, s.m.lr_scale, 4, &negative, 4, false, "layers.0.x.lr_scale[1]");
+    refused(&s, s.m.lr_scale, 0, &nan32, 4, false, "layers.0.x.lr_scale[0]");
+    refused(&s, s.m.lr_scale, 0, &inf32, 4, false, "layers.0.x.lr_scale[0]");
+    refused(&s, s.m.lr_a, 11, "\x80", 1, true, "layers.0.x.lr_a[11]");
+    refused(&s, s.m.lr_b, 14, "\x80", 1, true, "layers.0.x.lr_b[14]");
     stored_free(&s);
 
     s = stored_new(FG_Q_LUT4, 3, 5, 0, true, 9);
@@ -127,6 +160,7 @@ int main(void)
         cmocka_unit_test(example),
         cmocka_unit_test(all_formats),
         cmocka_unit_test(row_indices),
+        cmocka_unit_test(factors),
         cmocka_unit_test(values_that_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

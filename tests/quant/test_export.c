@@ -196,6 +196,67 @@ static void own_layout_reads_back(void **state)
     fg_export_close(from);
 }
 
+// INT8 factors mean what the F16 ones mean that they were rounded from, and are not touched.
+static void int8_factors_read_back(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"layers.3.self_attn.q_proj", "layers.3.self_attn.o_proj"};
+    struct fg_error err = {0};
+    struct fg_export *from = open_at(FOREIGN_DIR, FOREIGN_MODEL, NULL), *e;
+    struct export_build b;
+    char dir[300];
+    eb_from(&b, from, true, false);
+    struct eb_file *f = eb_file(&b, "layer_03_mixer.safetensors");
+    for (int i = 0; i < 2; i++)
+        assert_true(eb_int8_factors(&b, f, names[i] + strlen("layers.3.")));
+    snprintf(dir, sizeof dir, "%s/int8-factors", tmp.dir);
+    assert_int_equal(eb_write(&b, dir, &err), 0);
+    e = open_at(dir, NULL, NULL);
+    for (int i = 0; i < 2; i++) {
+        const struct fg_qmat *x = &fg_qset_find_mat(fg_export_set(from), names[i])->m;
+        const struct fg_qmat *y = &fg_qset_find_mat(fg_export_set(e), names[i])->m;
+        assert_int_equal(x->lr_dtype, FG_LR_F16);
+        assert_null(x->lr_scale);
+        assert_int_equal(y->lr_dtype, FG_LR_I8);
+        assert_int_equal(y->rank, x->rank);
+        char key[64];
+        snprintf(key, sizeof key, "%s.lr_scale", names[i] + strlen("layers.3."));
+        assert_memory_equal(y->lr_scale, eb_data(f, key), (size_t)y->rank * 4);
+        float *p = malloc((size_t)(x->rank * x->cols) * sizeof *p);
+        float *q = malloc((size_t)(x->rank * x->cols) * sizeof *q);
+        assert_true(p && q);
+        fg_qmat_lr_b(p, x);
+        fg_qmat_lr_b(q, y);
+        double all = 0, off = 0;
+        for (int64_t r = 0; r < x->rows; r++) {
+            for (int64_t j = 0; j < x->cols; j++) {
+                double v = 0, w = 0;
+                for (int64_t k = 0; k < x->rank; k++) {
+                    v += (double)fg_qmat_lr_a(x, r, k) * (double)p[k * x->cols + j];
+                    w += (double)fg_qmat_lr_a(y, r, k) * (double)q[k * x->cols + j];
+                }
+                all += v * v;
+                off += (v - w) * (v - w);
+            }
+        }
+        assert_true(off > 0 && off < 1e-3 * all);
+        free(p);
+        free(q);
+    }
+    const struct fg_qset_mat *other =
+        fg_qset_find_mat(fg_export_set(e), "layers.3.self_attn.v_proj");
+    assert_int_equal(other->m.lr_dtype, FG_LR_F16);
+    fg_export_close(e);
+
+    // The original has none: its second factors are to be rotated.
+    eb_meta(&b, f, "forge", NULL);
+    assert_int_equal(eb_write(&b, dir, &err), 0);
+    const struct fg_export_options o = {.needs = model.needs, .n_needs = model.n_needs};
+    assert_int_equal(fg_export_open(&e, dir, &o, &err), FG_EINPUT);
+    eb_free(&b);
+    fg_export_close(from);
+}
+
 // ---- damage
 
 struct damage {
@@ -300,6 +361,61 @@ static void other_rank(struct export_build *b)
 {
     eb_find(eb_file(b, "layer_03_mixer.safetensors"), "self_attn.q_proj.lr_a")->shape[1] = 2;
 }
+static struct eb_file *in_int8(struct export_build *b)
+{
+    struct eb_file *f = eb_file(b, "layer_03_mixer.safetensors");
+    if (!eb_int8_factors(b, f, "self_attn.q_proj")) abort();
+    return f;
+}
+static void int8_without_scale(struct export_build *b)
+{
+    eb_remove(in_int8(b), "self_attn.q_proj.lr_scale");
+}
+static void int8_scale_dtype(struct export_build *b)
+{
+    eb_find(in_int8(b), "self_attn.q_proj.lr_scale")->dtype = FG_ST_I32;
+}
+static void int8_scale_shape(struct export_build *b)
+{
+    eb_find(in_int8(b), "self_attn.q_proj.lr_scale")->shape[0] = 2;
+}
+static void int8_scale_nan(struct export_build *b)
+{
+    memcpy(eb_data(in_int8(b), "self_attn.q_proj.lr_scale") + 4, "\x01\x00\xC0\x7F", 4);
+}
+static void int8_scale_zero(struct export_build *b)
+{
+    memset(eb_data(in_int8(b), "self_attn.q_proj.lr_scale") + 8, 0, 4);
+}
+static void int8_scale_negative(struct export_build *b)
+{
+    eb_data(in_int8(b), "self_attn.q_proj.lr_scale")[3] |= 0x80;
+}
+static void int8_and_f16(struct export_build *b)
+{
+    struct fg_st_blob *blob = eb_find(in_int8(b), "self_attn.q_proj.lr_b");
+    blob->dtype = FG_ST_F16;
+    blob->shape[1] /= 2;
+}
+static void f16_and_int8(struct export_build *b)
+{
+    struct eb_file *f = in_int8(b);
+    struct fg_st_blob *blob = eb_find(f, "self_attn.q_proj.lr_a");
+    blob->dtype = FG_ST_F16;
+    blob->shape[0] /= 2;
+    eb_remove(f, "self_attn.q_proj.lr_scale");
+}
+static void scale_beside_f16(struct export_build *b)
+{
+    eb_add(b, eb_file(b, "layer_03_mixer.safetensors"), "self_attn.q_proj.lr_scale", FG_ST_F32, 3,
+           0, NULL);
+}
+static void scale_alone(struct export_build *b)
+{
+    struct eb_file *f = in_int8(b);
+    eb_remove(f, "self_attn.q_proj.lr_a");
+    eb_remove(f, "self_attn.q_proj.lr_b");
+}
 static void no_basis(struct export_build *b)
 {
     struct eb_file *f = eb_file(b, "layer_00.safetensors");
@@ -372,6 +488,19 @@ static const struct damage damages[] = {
     {"layer_03_mixer.safetensors", "self_attn.q_proj.lr_a", "no such tensor", .harm = one_factor},
     {"layer_03_mixer.safetensors", "shape of self_attn.q_proj.lr_b: expected [2, 32]", "[3, 32]",
      .harm = other_rank},
+#define INT8_FACTORS "layer_03_mixer.safetensors"
+    {INT8_FACTORS, "self_attn.q_proj.lr_scale", "no such tensor", .harm = int8_without_scale},
+    {INT8_FACTORS, "dtype of self_attn.q_proj.lr_scale: expected F32", "I32",
+     .harm = int8_scale_dtype},
+    {INT8_FACTORS, "shape of self_attn.q_proj.lr_scale: expected [3]", "[2]",
+     .harm = int8_scale_shape},
+    {INT8_FACTORS, "self_attn.q_proj.lr_scale[1]", "nan", .harm = int8_scale_nan},
+    {INT8_FACTORS, "self_attn.q_proj.lr_scale[2]", "found 0", .harm = int8_scale_zero},
+    {INT8_FACTORS, "self_attn.q_proj.lr_scale[0]", "-", .harm = int8_scale_negative},
+    {INT8_FACTORS, "dtype of self_attn.q_proj.lr_b: expected I8", "F16", .harm = int8_and_f16},
+    {INT8_FACTORS, "dtype of self_attn.q_proj.lr_b: expected F16", "I8", .harm = f16_and_int8},
+    {INT8_FACTORS, "self_attn.q_proj.lr_scale", "no factors in I8", .harm = scale_beside_f16},
+    {INT8_FACTORS, "self_attn.q_proj.lr_scale", "no factors in I8", .harm = scale_alone},
     {"layer_00.safetensors", "gate.format", "v2x32", .key = "gate.format", .value = "v2x32"},
     {"layer_00.safetensors", "gate.format", "nothing", .key = "gate.format", .value = NULL},
     {"layer_00.safetensors", "shape of gate.lut: expected [16, 2]", "[64, 2]", .key = "gate.format",
@@ -517,10 +646,11 @@ static void reads_export_json(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(means_what_numpy_says), cmocka_unit_test(tells_facts_of_the_original),
-        cmocka_unit_test(opens_without_a_model), cmocka_unit_test(own_layout_reads_back),
-        cmocka_unit_test(names_what_is_damaged), cmocka_unit_test(checks_codes_when_asked),
-        cmocka_unit_test(opens_what_is_there),   cmocka_unit_test(reads_export_json),
+        cmocka_unit_test(means_what_numpy_says),   cmocka_unit_test(tells_facts_of_the_original),
+        cmocka_unit_test(opens_without_a_model),   cmocka_unit_test(own_layout_reads_back),
+        cmocka_unit_test(int8_factors_read_back),  cmocka_unit_test(names_what_is_damaged),
+        cmocka_unit_test(checks_codes_when_asked), cmocka_unit_test(opens_what_is_there),
+        cmocka_unit_test(reads_export_json),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

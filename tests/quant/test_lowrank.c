@@ -284,6 +284,180 @@ static void threads(void **state)
     }
 }
 
+// ---- INT8
+
+struct int8_factors {
+    int8_t *a, *b;
+    float *scale;
+};
+
+static struct int8_factors int8_new(int64_t rows, int64_t cols, int64_t rank)
+{
+    struct int8_factors f = {malloc((size_t)(rows * rank + 1)), malloc((size_t)(rank * cols + 1)),
+                             malloc((size_t)(rank + 1) * sizeof *f.scale)};
+    assert_true(f.a && f.b && f.scale);
+    memset(f.a, 0x80, (size_t)(rows * rank + 1));
+    memset(f.b, 0x80, (size_t)(rank * cols + 1));
+    return f;
+}
+
+static void int8_free(struct int8_factors *f)
+{
+    free(f->a);
+    free(f->b);
+    free(f->scale);
+}
+
+// E - A B [rows][cols].
+static float *int8_rest(const float *E, const struct int8_factors *f, int64_t rows, int64_t cols,
+                        int64_t rank)
+{
+    float *rest = gauss_matrix(rows, cols, 0, 0);
+    for (int64_t i = 0; i < rows; i++)
+        for (int64_t j = 0; j < cols; j++) {
+            double e = (double)E[i * cols + j];
+            for (int64_t r = 0; r < rank; r++)
+                e -= (double)f->scale[r] * f->a[i * rank + r] * f->b[r * cols + j];
+            rest[i * cols + j] = (float)e;
+        }
+    return rest;
+}
+
+// A matrix of that rank comes back to within what 127 steps allow: with r = the largest over the
+// root mean square of a vector, rounding leaves r^2 / (12 * 127^2) of its energy, once for A, which
+// B makes up for in part, and once for B.
+static void int8_rounding(void **state)
+{
+    (void)state;
+    static const int64_t shapes[][3] = {{60, 90, 8},  {700, 33, 5}, {20, 1100, 1},
+                                        {16, 16, 16}, {3, 50, 3},   {1, 1, 1}};
+    for (size_t s = 0; s < FG_COUNT(shapes); s++) {
+        const int64_t rows = shapes[s][0], cols = shapes[s][1], rank = shapes[s][2];
+        float *E = of_rank(rows, cols, rank, 10 + s);
+        struct int8_factors f = int8_new(rows, cols, rank);
+        const struct fg_lowrank_options o = options();
+        double left, all = output_error(E, NULL, NULL, rows, cols, 0, NULL), most = 0;
+        assert_int_equal(fg_lowrank_svd(f.a, f.b, f.scale, &left, E, rows, cols, rank, &o, NULL),
+                         0);
+        for (int64_t r = 0; r < rank; r++) {
+            double peak[2] = {0}, energy[2] = {0};
+            for (int64_t i = 0; i < rows; i++) {
+                assert_true(f.a[i * rank + r] >= -127);
+                peak[0] = fmax(peak[0], abs(f.a[i * rank + r]));
+                energy[0] += f.a[i * rank + r] * f.a[i * rank + r];
+            }
+            for (int64_t j = 0; j < cols; j++) {
+                assert_true(f.b[r * cols + j] >= -127);
+                peak[1] = fmax(peak[1], abs(f.b[r * cols + j]));
+                energy[1] += f.b[r * cols + j] * f.b[r * cols + j];
+            }
+            // No step is so wide that codes stay unused.
+            assert_true(peak[0] >= 126 && peak[1] >= 126);
+            assert_true(f.scale[r] > 0 && isfinite(f.scale[r]));
+            const double share = (double)rows / energy[0] / 12 + (double)cols / energy[1] / 12;
+            most = fmax(most, share);
+        }
+        float *rest = int8_rest(E, &f, rows, cols, rank);
+        const double error = output_error(rest, NULL, NULL, rows, cols, 0, NULL);
+        assert_true(error <= 1.2 * most * all);
+        assert_true(fabs(left - error / all) <= 1e-3 * left + 1e-12);
+        free(rest);
+        free(E);
+        int8_free(&f);
+    }
+}
+
+// In its own metric each fit loses next to nothing of what the same factors in F16 gain.
+static void int8_gains_as_much(void **state)
+{
+    (void)state;
+    const int64_t rows = 200, cols = 120, rank = 12;
+    float *E = gauss_matrix(rows, cols, 0.05, 20), *low = of_rank(rows, cols, rank, 50), diag[120];
+    double *H = hessian(cols, 21);
+    for (int64_t i = 0; i < rows * cols; i++)
+        E[i] += 0.1f * low[i];
+    for (int64_t j = 0; j < cols; j++)
+        diag[j] = (float)H[j * cols + j];
+    for (int fit = FG_LOWRANK_PLAIN; fit <= FG_LOWRANK_FULL; fit++) {
+        struct fg_lowrank_options o = options();
+        uint16_t *a = factors(rows * rank), *b = factors(rank * cols);
+        struct int8_factors f = int8_new(rows, cols, rank);
+        double in_f16, in_int8;
+        o.fit = (enum fg_lowrank_fit)fit;
+        o.diag = fit == FG_LOWRANK_DIAG ? diag : NULL;
+        o.H = fit == FG_LOWRANK_FULL ? H : NULL;
+        assert_int_equal(fg_lowrank_svd(a, b, NULL, &in_f16, E, rows, cols, rank, &o, NULL), 0);
+        assert_int_equal(fg_lowrank_svd(f.a, f.b, f.scale, &in_int8, E, rows, cols, rank, &o, NULL),
+                         0);
+        print_message("fit %d: left %.6f in F16, %.6f in INT8: %.4f %% of the gain\n", fit, in_f16,
+                      in_int8, 100 * (in_int8 - in_f16) / (1 - in_f16));
+        assert_true(in_int8 - in_f16 < 0.005 * (1 - in_f16));
+        free(a);
+        free(b);
+        int8_free(&f);
+    }
+    free(E);
+    free(low);
+    free(H);
+}
+
+static void int8_of_little(void **state)
+{
+    (void)state;
+    struct fg_lowrank_options o = options();
+    float *E = gauss_matrix(9, 12, 1, 30), zeros[20] = {0};
+    struct int8_factors f = int8_new(9, 12, 9);
+    double left = 0;
+    assert_int_equal(fg_lowrank_svd(f.a, f.b, f.scale, &left, E, 9, 12, 0, &o, NULL), 0);
+    assert_true(left == 1);
+    // Nothing to make up for: the product is 0, whatever the first factor holds.
+    assert_int_equal(fg_lowrank_svd(f.a, f.b, f.scale, &left, zeros, 4, 5, 2, &o, NULL), 0);
+    assert_true(isnan(left));
+    for (int i = 0; i < 10; i++)
+        assert_int_equal(f.b[i], 0);
+    assert_true(f.scale[0] == 1 && f.scale[1] == 1);
+    // As much as FP32 holds, where F16 holds nothing any more.
+    for (int i = 0; i < 9 * 12; i++)
+        E[i] *= 0x1p-60f;
+    assert_int_equal(fg_lowrank_svd(f.a, f.b, f.scale, &left, E, 9, 12, 9, &o, NULL), 0);
+    assert_true(left < 1e-3);
+
+    float diag[12];
+    for (int j = 0; j < 12; j++)
+        diag[j] = j == 5 ? 0 : 1;
+    o.fit = FG_LOWRANK_DIAG;
+    o.diag = diag;
+    assert_int_equal(fg_lowrank_svd(f.a, f.b, f.scale, &left, E, 9, 12, 4, &o, NULL), 0);
+    for (int r = 0; r < 4; r++)
+        assert_int_equal(f.b[r * 12 + 5], 0);
+    free(E);
+    int8_free(&f);
+}
+
+static void int8_threads(void **state)
+{
+    (void)state;
+    const int64_t rows = 1100, cols = 700, rank = 6;
+    float *E = gauss_matrix(rows, cols, 0.1, 40);
+    struct int8_factors f = int8_new(rows, cols, rank), g = int8_new(rows, cols, rank);
+    struct fg_lowrank_options o = options();
+    double one, many;
+    assert_int_equal(fg_lowrank_svd(f.a, f.b, f.scale, &one, E, rows, cols, rank, &o, NULL), 0);
+    for (int n = 2; n <= 8; n *= 4) {
+        assert_int_equal(fg_pool_new(&o.pool, n, NULL), 0);
+        assert_int_equal(fg_lowrank_svd(g.a, g.b, g.scale, &many, E, rows, cols, rank, &o, NULL),
+                         0);
+        assert_memory_equal(f.a, g.a, (size_t)(rows * rank));
+        assert_memory_equal(f.b, g.b, (size_t)(rank * cols));
+        assert_memory_equal(f.scale, g.scale, (size_t)rank * sizeof *f.scale);
+        assert_true(one == many);
+        fg_pool_free(o.pool);
+    }
+    free(E);
+    int8_free(&f);
+    int8_free(&g);
+}
+
 static void rank_of_small_models(void **state)
 {
     (void)state;
@@ -306,6 +480,8 @@ int main(void)
         cmocka_unit_test(exact_ranks),          cmocka_unit_test(each_is_best_in_its_metric),
         cmocka_unit_test(close_to_the_optimum), cmocka_unit_test(none_all_and_nothing),
         cmocka_unit_test(what_is_refused),      cmocka_unit_test(threads),
+        cmocka_unit_test(int8_rounding),        cmocka_unit_test(int8_gains_as_much),
+        cmocka_unit_test(int8_of_little),       cmocka_unit_test(int8_threads),
         cmocka_unit_test(rank_of_small_models),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -283,6 +283,73 @@ static void keys_resolve_from_matrix_to_default(void **state)
     fg_plan_free(p);
 }
 
+static void factors_in_int8_are_counted(void **state)
+{
+    (void)state;
+    struct fg_plan *p = parse("{\"schema\": \"forge.plan/1\", \"defaults\": {\"lr_rank\": 8,"
+                              " \"lr_dtype\": \"i8\"},"
+                              " \"overrides\": {\"1.lr_dtype\": \"f16\", \"2.lr_rank\": 0}}");
+    struct fg_plan_list l = resolve(p, &small);
+    uint64_t total = 0;
+    for (uint64_t i = 0; i < l.n; i++) {
+        const struct fg_plan_mat *m = &l.mats[i];
+        const uint64_t sides = (uint64_t)(m->rows + m->cols), rank = (uint64_t)m->rank;
+        assert_int_equal(m->lr_dtype, rank && m->layer != 1 ? FG_LR_I8 : FG_LR_F16);
+        assert_int_equal(m->factor_bytes,
+                         m->lr_dtype == FG_LR_I8 ? rank * sides + 4 * rank : 2 * rank * sides);
+        total += m->factor_bytes;
+    }
+    assert_int_equal(find(&l, "layers.0.linear_attn.out_proj")->lr_dtype, FG_LR_I8);
+    assert_int_equal(find(&l, "layers.0.linear_attn.out_proj")->rank, 8);
+    assert_int_equal(l.factor_bytes, total);
+
+    // A plan written for the model says it again, its totals included.
+    struct fg_plan *one = NULL, *other = NULL;
+    struct fg_jwrite w = {0};
+    struct fg_error err = {0};
+    assert_int_equal(fg_plan_specialize(&one, p, &small, &err), 0);
+    fg_plan_write(one, &w, NULL);
+    assert_non_null(strstr(w.buf.data, "\"lr_dtype\": \"i8\""));
+    assert_non_null(strstr(w.buf.data, "\"1.lr_dtype\": \"f16\""));
+    struct fg_plan *again = parse(w.buf.data);
+    struct fg_plan_list b = resolve(again, &small);
+    assert_int_equal(b.factor_bytes, total);
+    enum fg_qformat formats[64];
+    assert_true(l.n <= 64);
+    for (uint64_t i = 0; i < l.n; i++)
+        formats[i] = l.mats[i].format;
+    assert_int_equal(fg_plan_reformat(&other, one, &small, formats, l.n, "other", &err), 0);
+    fg_plan_list_free(&b);
+    b = resolve(other, &small);
+    assert_int_equal(b.factor_bytes, total);
+    fg_plan_list_free(&b);
+
+    fg_plan_set_lr_dtype(p, FG_LR_F16); // wins over the layer's
+    b = resolve(p, &small);
+    for (uint64_t i = 0; i < b.n; i++)
+        assert_int_equal(b.mats[i].lr_dtype, FG_LR_F16);
+    fg_plan_list_free(&b);
+    fg_jwrite_free(&w);
+    fg_plan_write(p, &w, NULL); // what a plan never said it does not say
+    assert_null(strstr(w.buf.data, "lr_dtype"));
+    fg_jwrite_free(&w);
+
+    // Half the bytes of the 27B's factors, and four for each of 64 components of 208 matrices.
+    struct fg_plan *release = open_plan("release-0.2");
+    fg_plan_set_lr_dtype(release, FG_LR_I8);
+    struct fg_plan_shape whole = shape27();
+    b = resolve(release, &whole);
+    assert_int_equal(b.factor_bytes, 316669952 / 2 + 208 * 64 * 4);
+    assert_int_equal(b.weight_bytes, 10138907232);
+    fg_plan_list_free(&b);
+    fg_plan_free(release);
+    fg_plan_list_free(&l);
+    fg_plan_free(one);
+    fg_plan_free(other);
+    fg_plan_free(again);
+    fg_plan_free(p);
+}
+
 static void release_02_is_generic_for_other_models(void **state)
 {
     (void)state;
@@ -415,6 +482,9 @@ static void what_is_not_understood_is_named(void **state)
     refused("{\"0.gate\": null}", "0.gate");
     refused("{\"0.basis\": \"lut4\"}", "0.basis");
     refused("{\"0.lr_rank\": -1}", "0.lr_rank");
+    refused("{\"0.lr_dtype\": \"i4\"}", "0.lr_dtype");
+    refused("{\"0.lr_dtype\": 8}", "0.lr_dtype");
+    refused(S "\"defaults\": {\"lr_dtype\": \"bf16\"}}", "defaults.lr_dtype");
     refused("{\"0.lr_rank\": 1025}", "0.lr_rank");
     refused("{\"0.lr_rank\": \"64\"}", "0.lr_rank");
     refused("{\"6.gate\": \"lut4\"}", "6.gate"); // no such layer
@@ -504,6 +574,7 @@ int main(void)
         cmocka_unit_test(older_releases_have_their_recorded_sizes),
         cmocka_unit_test(built_in_plans_are_the_files),
         cmocka_unit_test(keys_resolve_from_matrix_to_default),
+        cmocka_unit_test(factors_in_int8_are_counted),
         cmocka_unit_test(release_02_is_generic_for_other_models),
         cmocka_unit_test(odd_widths_are_plain),
         cmocka_unit_test(the_flat_form_is_read),

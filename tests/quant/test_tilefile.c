@@ -21,10 +21,12 @@
 #define PAGE 4096
 
 static const struct fg_tilefile_mat mats[] = {
-    {"layers.0.mlp.gate_proj", FG_P6, 70, 1000, 0},
-    {"layers.0.linear_attn.in_proj_qkv", FG_P4X2, 34, 129, 7},
-    {"layers.0.self_attn.k_proj", FG_I8, 17, 33, 3},
-    {"lm_head", FG_P4, 100, 64, 0},
+    {"layers.0.mlp.gate_proj", FG_P6, 70, 1000, 0, FG_LR_F16},
+    {"layers.0.linear_attn.in_proj_qkv", FG_P4X2, 34, 129, 7, FG_LR_F16},
+    {"layers.0.self_attn.k_proj", FG_I8, 17, 33, 3, FG_LR_F16},
+    {"layers.0.self_attn.q_proj", FG_P4, 18, 33, 5, FG_LR_I8},
+    {"layers.0.self_attn.v_proj", FG_I8, 17, 33, 2, FG_LR_I8},
+    {"lm_head", FG_P4, 100, 64, 0, FG_LR_F16},
 };
 #define N_MATS (sizeof mats / sizeof mats[0])
 
@@ -34,7 +36,8 @@ static struct scratch scratch;
 static void fill(uint8_t *p, uint64_t n, int m, int k)
 {
     uint64_t seed = (uint64_t)(m * 100 + k) + 1;
-    bool floats = k == FG_TILE_TABLE || k == FG_TILE_SCALE || k == FG_TILE_SCALE_TS;
+    bool floats =
+        k == FG_TILE_TABLE || k == FG_TILE_SCALE || k == FG_TILE_SCALE_TS || k == FG_TILE_LR_SCALE;
     for (uint64_t i = 0; i + 4 <= n && floats; i += 4) {
         float f = next_number(&seed, NUMBERS_UNIT);
         memcpy(p + i, &f, 4);
@@ -52,7 +55,7 @@ static const char *write_file(const char *name, const struct fg_tilefile_mat *li
     const char *path = scratch_path(&scratch, name);
     assert_int_equal(fg_tilefile_create(&w, path, SHA, list, n, &err), 0);
     for (uint64_t m = 0; m < n; m++)
-        for (int k = 1; k <= 7; k++) {
+        for (int k = 1; k <= FG_TILE_LR_SCALE; k++) {
             uint64_t bytes = fg_tilefile_section_bytes(&list[m], (enum fg_tile_kind)k);
             uint8_t *data = malloc((size_t)bytes + 1);
             assert_non_null(data);
@@ -113,8 +116,10 @@ static void expect_content(const struct fg_tilefile *t)
         expect_section(l.table_u8, m, FG_TILE_TABLE_U8);
         expect_section(l.scale, m, FG_TILE_SCALE);
         expect_section(l.scale_ts, m, FG_TILE_SCALE_TS);
-        expect_section(l.lr_a, m, FG_TILE_LR_A);
-        expect_section(l.lr_b, m, FG_TILE_LR_B);
+        const bool int8 = mats[m].lr_dtype == FG_LR_I8;
+        expect_section(l.lr_a, m, int8 ? FG_TILE_LR_A8 : FG_TILE_LR_A);
+        expect_section(l.lr_b, m, int8 ? FG_TILE_LR_B8 : FG_TILE_LR_B);
+        expect_section(l.lr_scale, m, FG_TILE_LR_SCALE);
     }
     struct fg_lut l;
     assert_false(fg_tilefile_lut(t, "layers.0.mlp.up_proj", &l));
@@ -156,7 +161,7 @@ static void test_sizes(void **state)
     (void)state;
     struct fg_error err;
     struct fg_tilefile *t;
-    const struct fg_tilefile_mat big[] = {{"a", FG_I8, 4096 + 16, 4096, 0}};
+    const struct fg_tilefile_mat big[] = {{"a", FG_I8, 4096 + 16, 4096, 0, FG_LR_F16}};
     struct fg_lut l;
     const char *path = write_file("big.fgt", big, 1, 3u << 20);
     assert_int_equal(open_file(&t, path, FG_TILEFILE_BLOCKS, &err), 0);
@@ -364,10 +369,11 @@ static void test_writer_errors(void **state)
     struct fg_tilefile_writer *w;
     struct fg_error err = {0};
     const char *path = scratch_path(&scratch, "w.fgt");
-    const struct fg_tilefile_mat twice[] = {{"a", FG_P4, 16, 8, 0}, {"a", FG_P4, 16, 8, 0}};
-    const struct fg_tilefile_mat empty[] = {{"a", FG_P4, 0, 8, 0}};
-    const struct fg_tilefile_mat huge[] = {{"a", FG_P4, 16, INT64_C(1) << 31, 0}};
-    const struct fg_tilefile_mat rank[] = {{"a", FG_P4, 16, 8, FG_TILE_RANK_MAX + 1}};
+    const struct fg_tilefile_mat twice[] = {{"a", FG_P4, 16, 8, 0, FG_LR_F16},
+                                            {"a", FG_P4, 16, 8, 0, FG_LR_F16}};
+    const struct fg_tilefile_mat empty[] = {{"a", FG_P4, 0, 8, 0, FG_LR_F16}};
+    const struct fg_tilefile_mat huge[] = {{"a", FG_P4, 16, INT64_C(1) << 31, 0, FG_LR_F16}};
+    const struct fg_tilefile_mat rank[] = {{"a", FG_P4, 16, 8, FG_TILE_RANK_MAX + 1, FG_LR_F16}};
     const struct {
         const struct fg_tilefile_mat *list;
         uint64_t n;

@@ -96,6 +96,8 @@ static void built(void **state)
         for (size_t i = 0; i < FG_COUNT(shapes); i++) {
             const int64_t rows = shapes[i][0], cols = shapes[i][1], rank = (int64_t)i % 3;
             struct stored s = stored_new(tiled[f], rows, cols, rank, i % 2, i);
+            const bool int8_factors = rank && (f + i) % 2;
+            if (int8_factors) stored_int8_factors(&s, i);
             struct fg_arena arena;
             fg_arena_init(&arena, 0);
             struct fg_lut w;
@@ -133,9 +135,13 @@ static void built(void **state)
                     assert_true(w.scale_ts[r] == w.scale[r] * ts);
             }
             if (tiled[f] == FG_Q_INT8) assert_memory_equal(w.scale, w.scale_ts, (size_t)n * 4);
+            assert_true((w.lr_scale != NULL) == int8_factors);
             if (rank) {
-                assert_memory_equal(w.lr_a, s.m.lr_a, (size_t)(rows * rank) * 2);
-                assert_memory_equal(w.lr_b, s.m.lr_b, (size_t)(rank * cols) * 2);
+                const size_t bytes = int8_factors ? 1 : 2;
+                assert_memory_equal(w.lr_a, s.m.lr_a, (size_t)(rows * rank) * bytes);
+                assert_memory_equal(w.lr_b, s.m.lr_b, (size_t)(rank * cols) * bytes);
+                if (int8_factors)
+                    assert_memory_equal(w.lr_scale, s.m.lr_scale, (size_t)rank * sizeof(float));
             }
             free(out);
             fg_arena_free(&arena);
@@ -170,6 +176,17 @@ static void no_memory(void **state)
         struct fg_error err = {0};
         int rc = fg_lut_build(&w, &s.m, &arena, &err);
         assert_true(rc == 0 || (rc == FG_ERESOURCE && !w.tiles && w.rank == 0));
+        fg_arena_free(&arena);
+        if (rc == 0) break;
+        assert_true(limit < 19000);
+    }
+    stored_int8_factors(&s, 2);
+    for (uint64_t limit = 64; limit < 20000; limit += 64) {
+        struct fg_arena arena;
+        fg_arena_init(&arena, limit);
+        struct fg_lut w = {.rank = 7};
+        int rc = fg_lut_build(&w, &s.m, &arena, NULL);
+        assert_true(rc == 0 || (rc == FG_ERESOURCE && !w.tiles && !w.lr_scale && w.rank == 0));
         fg_arena_free(&arena);
         if (rc == 0) break;
         assert_true(limit < 19000);

@@ -41,8 +41,10 @@ class Package:
     def put(self, name, dtype, shape, data):
         self.tensors[name] = (dtype, shape, data)
 
-    def mat(self, name, fmt, rows, cols, basis=None, rank=0):
+    def mat(self, name, fmt, rows, cols, basis=None, rank=0, int8_factors=False):
         self.matrices.append({"name": name, "format": fmt, "rows": rows, "cols": cols, "basis": basis, "rank": rank})
+        if int8_factors:
+            self.matrices[-1]["lr_dtype"] = "i8"
         if fmt in FORMATS:
             bits, per, entries = FORMATS[fmt]
             data = b"".join(pack([(7 * r + 5 * c + 3) % entries for c in range(cols)], bits) for r in range(rows // per))
@@ -55,7 +57,11 @@ class Package:
             self.put(name + ".weight", fmt.upper(), [rows, cols], data([i / 4 for i in range(rows * cols)]))
         if fmt in FORMATS or fmt == "int8":
             self.put(name + ".scale", "F16", [rows], f16([(r + 1) / 16 for r in range(rows)]))
-        if rank:
+        if int8_factors:
+            self.put(name + ".lr_a", "I8", [rows, rank], bytes((i * 41 % 255 + 129) % 256 for i in range(rows * rank)))
+            self.put(name + ".lr_b", "I8", [rank, cols], bytes((i * 43 % 255 + 129) % 256 for i in range(rank * cols)))
+            self.put(name + ".lr_scale", "F32", [rank], f32([(k + 1) / 1024 for k in range(rank)]))
+        elif rank:
             self.put(name + ".lr_a", "F16", [rows, rank], f16([0.5] * rows * rank))
             self.put(name + ".lr_b", "F16", [rank, cols], f16([-0.5] * rank * cols))
 

@@ -390,9 +390,13 @@ static void test_products(void **state)
         assert_memory_equal(found.scale, want.scale, rows * sizeof(float));
         assert_memory_equal(found.scale_ts, want.scale_ts, rows * sizeof(float));
         if (want.rank) {
-            size_t row = (size_t)want.rank * sizeof(uint16_t);
+            size_t row = (size_t)want.rank * fg_lr_dtype_bytes(q->lr_dtype);
             assert_memory_equal(found.lr_a, want.lr_a, row * (size_t)want.n_out);
             assert_memory_equal(found.lr_b, want.lr_b, row * (size_t)want.n_in);
+            assert_int_equal(found.lr_scale != NULL, q->lr_dtype == FG_LR_I8);
+            if (found.lr_scale)
+                assert_memory_equal(found.lr_scale, want.lr_scale,
+                                    (size_t)want.rank * sizeof(float));
         }
         fg_arena_free(&arena);
     }

@@ -4,11 +4,13 @@
 #define FG_TESTS_EXPORT_BUILD_H
 #include "base/arena.h"
 #include "base/file.h"
+#include "base/num.h"
 #include "format/st_file.h"
 #include "quant/export.h"
 #include "quant/pack.h"
 #include "quant/signs.h"
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,16 +131,58 @@ static inline void eb_add_mat(struct export_build *b, struct eb_file *f, const c
         for (uint64_t r = 0; r < rows / per; r++)
             fg_pack_indices(packed + r * row, m->idx + r * cols, m->cols, bits);
     }
+    if (m->pidx)
+        eb_add(b, f, EB_NAME("pidx"), FG_ST_U8, rows / per, fg_qformat_row_bytes(m->format, cols),
+               m->pidx);
     if (m->codes) eb_add(b, f, EB_NAME("int8"), FG_ST_I8, rows, cols, m->codes);
     if (m->lut)
         eb_add(b, f, EB_NAME("lut"), FG_ST_F16, (uint64_t)fg_qformat_entries(m->format), per,
                m->lut);
     eb_add(b, f, EB_NAME("scale"), FG_ST_F16, rows, 0, m->scale);
     if (rank) {
-        eb_add(b, f, EB_NAME("lr_a"), FG_ST_F16, rows, rank, m->lr_a);
-        eb_add(b, f, EB_NAME("lr_b"), FG_ST_F16, rank, cols, m->lr_b);
+        const enum fg_st_dtype type = m->lr_dtype == FG_LR_I8 ? FG_ST_I8 : FG_ST_F16;
+        eb_add(b, f, EB_NAME("lr_a"), type, rows, rank, m->lr_a);
+        eb_add(b, f, EB_NAME("lr_b"), type, rank, cols, m->lr_b);
+        if (m->lr_scale) eb_add(b, f, EB_NAME("lr_scale"), FG_ST_F32, rank, 0, m->lr_scale);
     }
 #undef EB_NAME
+}
+
+// The largest magnitude of n F16 numbers, `stride` apart.
+static inline float eb_most(const uint16_t *p, uint64_t n, uint64_t stride)
+{
+    float most = 0;
+    for (uint64_t i = 0; i < n; i++)
+        most = fmaxf(most, fabsf(fg_f16_to_f32(p[i * stride])));
+    return most;
+}
+
+// Rounds the F16 factors of a matrix of the file to INT8 ones; false when it has none.
+static inline bool eb_int8_factors(struct export_build *b, struct eb_file *f, const char *key)
+{
+    char name[3][128];
+    snprintf(name[0], sizeof name[0], "%s.lr_a", key);
+    snprintf(name[1], sizeof name[1], "%s.lr_b", key);
+    snprintf(name[2], sizeof name[2], "%s.lr_scale", key);
+    struct fg_st_blob *blob = eb_find(f, name[0]);
+    if (!blob) return false;
+    const uint64_t rows = blob->shape[0], rank = blob->shape[1];
+    const uint64_t cols = eb_find(f, name[1])->shape[1];
+    const uint16_t *a = (const void *)eb_data(f, name[0]), *v = (const void *)eb_data(f, name[1]);
+    eb_remove(f, name[0]);
+    eb_remove(f, name[1]);
+    int8_t *codes_a = (int8_t *)eb_add(b, f, name[0], FG_ST_I8, rows, rank, NULL);
+    int8_t *codes_b = (int8_t *)eb_add(b, f, name[1], FG_ST_I8, rank, cols, NULL);
+    float *scale = (float *)(void *)eb_add(b, f, name[2], FG_ST_F32, rank, 0, NULL);
+    for (uint64_t k = 0; k < rank; k++) {
+        const float most_a = eb_most(a + k, rows, rank), most_b = eb_most(v + k * cols, cols, 1);
+        scale[k] = most_a * most_b / (127 * 127);
+        for (uint64_t i = 0; i < rows; i++)
+            codes_a[i * rank + k] = (int8_t)rintf(fg_f16_to_f32(a[i * rank + k]) / most_a * 127);
+        for (uint64_t j = 0; j < cols; j++)
+            codes_b[k * cols + j] = (int8_t)rintf(fg_f16_to_f32(v[k * cols + j]) / most_b * 127);
+    }
+    return true;
 }
 
 // The file and the key in it of a canonical name.
@@ -157,8 +201,8 @@ static inline struct eb_file *eb_place(struct export_build *b, const char *name,
     return eb_file(b, file);
 }
 
-// Everything of an open export; its matrices must have byte indices. numpy: its signs are kept,
-// else those of splitmix64 take their place (and the weights mean something else).
+// Everything of an open export. bytes: a byte per index, as far as it has them so. numpy: its signs
+// are kept, else those of splitmix64 take their place (and the weights mean something else).
 static inline void eb_from(struct export_build *b, const struct fg_export *e, bool numpy,
                            bool bytes)
 {

@@ -150,6 +150,25 @@ static inline struct fg_qmat *pb_mat(struct pb_set *s, int64_t layer, const char
     return m;
 }
 
+// The same factors in INT8.
+static inline void pb_int8_factors(struct pb_set *s, struct fg_qmat *m)
+{
+    const int64_t n[2] = {m->rows * m->rank, m->rank * m->cols};
+    int8_t *codes[2];
+    for (int i = 0; i < 2; i++) {
+        codes[i] = pb_alloc(s, n[i], 1);
+        for (int64_t k = 0; k < n[i]; k++)
+            codes[i][k] = (int8_t)((int)(pb_random(s) % 255) - 127);
+    }
+    float *scale = pb_alloc(s, m->rank, sizeof *scale);
+    for (int64_t k = 0; k < m->rank; k++)
+        scale[k] = (float)(pb_random(s) % 1000 + 1) * 1e-7f;
+    m->lr_dtype = FG_LR_I8;
+    m->lr_a = codes[0];
+    m->lr_b = codes[1];
+    m->lr_scale = scale;
+}
+
 static inline void pb_small(struct pb_set *s, int64_t layer, const char *key,
                             enum fg_st_dtype dtype, int rank, int64_t a, int64_t b, int64_t c)
 {
@@ -234,7 +253,7 @@ static inline void pb_layer(struct pb_set *s, const struct pb_model *m, int64_t 
     pb_small(s, i, "post_attention_layernorm.weight", FG_ST_BF16, 1, H, 0, 0);
     if (linear) {
         pb_mat(s, i, "linear_attn.in_proj_qkv", FG_Q_V2X64, C, H, mix_in, 4);
-        pb_mat(s, i, "linear_attn.in_proj_z", FG_Q_LUT4, V, H, mix_in, 1);
+        pb_int8_factors(s, pb_mat(s, i, "linear_attn.in_proj_z", FG_Q_LUT4, V, H, mix_in, 1));
         pb_mat(s, i, "linear_attn.in_proj_a", FG_Q_BF16, m->v_heads, H, NULL, 0);
         pb_mat(s, i, "linear_attn.in_proj_b", FG_Q_F32, m->v_heads, H, NULL, 0);
         pb_mat(s, i, "linear_attn.out_proj", FG_Q_INT8, H, V, mix_out, 0);
@@ -244,7 +263,7 @@ static inline void pb_layer(struct pb_set *s, const struct pb_model *m, int64_t 
         pb_vec(s, i, "linear_attn.norm.weight", m->dv);
     } else {
         pb_mat(s, i, "self_attn.q_proj", FG_Q_V2X16, q, H, mix_in, 2);
-        pb_mat(s, i, "self_attn.k_proj", FG_Q_INT8, kv, H, mix_in, 2);
+        pb_int8_factors(s, pb_mat(s, i, "self_attn.k_proj", FG_Q_INT8, kv, H, mix_in, 2));
         pb_mat(s, i, "self_attn.v_proj", FG_Q_F16, kv, H, mix_in, 0);
         pb_mat(s, i, "self_attn.o_proj", FG_Q_LUT4, H, out, mix_out, 0);
         if (m->qk_norm) {
