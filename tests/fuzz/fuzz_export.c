@@ -73,6 +73,13 @@ static void read_all(const struct fg_export *e)
         if (!row) abort();
         fg_qmat_dequantize(row, m, m->rows - 1, m->rows);
         free(row);
+        if (!m->rank) continue;
+        float *b = malloc((size_t)(m->rank * m->cols) * sizeof *b);
+        if (!b) abort();
+        fg_qmat_lr_b(b, m);
+        for (int64_t k = 0; k < m->rank; k++)
+            b[0] += fg_qmat_lr_a(m, m->rows - 1, k);
+        free(b);
     }
     if (fg_digest_sets(&d, &s, 1, &o, &err) == 0) fg_digest_free(&d);
 }

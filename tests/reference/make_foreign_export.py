@@ -188,6 +188,15 @@ def write_seeds():
     seed("own_small", 3)
     write(out / "own_embed", {"forge": "0.1.0"}, {"embed_tokens.weight": np.ones((3, 4), half)})
     seed("own_embed", 4)
+    tensors = {}
+    for key, rows in (("q", 4), ("k", 2), ("v", 2), ("o", 4)):
+        name = f"self_attn.{key}_proj"
+        tensors[f"{name}.int8"] = np.arange(rows * 7, dtype=np.int8).reshape(rows, 7)
+        tensors[f"{name}.scale"] = np.ones(rows, half)
+        tensors[f"{name}.lr_a"], tensors[f"{name}.lr_b"] = np.full((rows, 2), 127, np.int8), np.full((2, 7), -127, np.int8)
+        tensors[f"{name}.lr_scale"] = np.array([1e-3, 2e-3], np.float32)
+    write(out / "own_int8_factors", dict(meta, kind="full_attention", format="int8", kv_format="int8", basis="plain"), tensors)
+    seed("own_int8_factors", 1)
     (out / "own_json").write_bytes(b'\x05{"schema": "forge.export/1", "plan": {"name": "p"}, "digest": "00", "head_digest": null}')
 
 

@@ -90,9 +90,9 @@ def mlp(p, b, hidden, inter, basis):
     p.vec(b + "post_attention_layernorm.weight", hidden)
 
 
-def attention(p, b, hidden, q_rows, out, kv, basis):
-    p.mat(b + "self_attn.q_proj", "lut4", q_rows, hidden, basis("mix_in", hidden), 2)
-    p.mat(b + "self_attn.k_proj", "int8", kv, hidden, basis("mix_in", hidden))
+def attention(p, b, hidden, q_rows, out, kv, basis, int8_factors=False):
+    p.mat(b + "self_attn.q_proj", "lut4", q_rows, hidden, basis("mix_in", hidden), 2, int8_factors)
+    p.mat(b + "self_attn.k_proj", "int8", kv, hidden, basis("mix_in", hidden), int(int8_factors), int8_factors)
     p.mat(b + "self_attn.v_proj", "f16", kv, hidden, basis("mix_in", hidden))
     p.mat(b + "self_attn.o_proj", "v2x16", hidden, out, basis("mix_out", out))
 
@@ -124,11 +124,11 @@ def chunk():
     return p
 
 
-def dense():
+def dense(int8_factors=False):
     p = Package("chunk", "0-0")
     plain = lambda site, n: None
     mlp(p, "layers.0.", 6, 5 * 2, plain)
-    attention(p, "layers.0.", 6, 6, 6, 3, plain)
+    attention(p, "layers.0.", 6, 6, 6, 3, plain, int8_factors)
     for part, n in (("q", 6), ("k", 3), ("v", 3)):
         p.vec(f"layers.0.self_attn.{part}_proj.bias", n)
     return p
@@ -195,7 +195,7 @@ def manifest(hybrid):
 
 def main():
     for folder, files in (("package", {"chunk": chunk().bytes(), "dense": dense().bytes(), "drafter": drafter().bytes(),
-                                       "head": head().bytes()}),
+                                       "head": head().bytes(), "int8_factors": dense(True).bytes()}),
                           ("manifest", {"hybrid": manifest(True), "dense": manifest(False),
                                         "original": b'{"version": "coreai1", "T": 8}'})):
         os.makedirs(os.path.join(sys.argv[1], folder), exist_ok=True)
