@@ -175,6 +175,7 @@ refused 2 '--layers' quantize "$TMP/x" --layers 1-x
 refused 2 '--only' quantize "$TMP/x" --only 'nothing*'
 refused 2 '--lr-rank' quantize "$TMP/x" --lr-rank some
 refused 2 '--lr-parts' quantize "$TMP/x" --lr-parts head
+refused 2 '--lr-dtype' quantize "$TMP/x" --lr-dtype i4
 refused 2 'release-0.3' "$FORGE" quantize --method rtn --model "$model" --output "$TMP/x" --plan release-0.3
 refused 2 'nowhere' "$FORGE" quantize --method rtn --model "$TMP/nowhere" --output "$TMP/x"
 refused 2 'quantized' "$FORGE" quantize --method rtn --model "$TMP/ref" --output "$TMP/x"

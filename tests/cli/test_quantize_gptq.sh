@@ -87,11 +87,40 @@ refused 3 'method' "$FORGE" quantize --model "$model" --output "$TMP/cut" --plan
 same "$TMP/ref" "$TMP/cut" "refused runs"
 
 # Options that must give something else, and work.
-for o in "--order none" "--aw 0" "--refine 2" "--lr-fit diag" "--lr-fit full" "--lr-split balanced" "--state-dtype bf16"; do
+for o in "--order none" "--aw 0" "--refine 2" "--lr-fit diag" "--lr-fit full" "--lr-split balanced" "--lr-dtype i8" "--state-dtype bf16"; do
     rm -rf "$TMP/other"
     # shellcheck disable=SC2086 # two words
     quantize "$TMP/other" $o -q > /dev/null
     [ "$("$FORGE" digest "$TMP/other")" != "$("$FORGE" digest "$TMP/ref")" ] || fail "$o changes nothing"
+done
+
+# Factors in INT8: half the bytes and four for each component, the same bytes every way, the same logits from export, bundle and tiles.
+quantize "$TMP/i8" --lr-dtype i8 -q > /dev/null
+quantize "$TMP/i8-two" --lr-dtype i8 -q --threads 2 --batch 3 > /dev/null
+same "$TMP/i8" "$TMP/i8-two" "INT8 factors, two threads"
+FORGE_ISA=ref quantize "$TMP/i8-ref" --lr-dtype i8 -q > /dev/null
+same "$TMP/i8" "$TMP/i8-ref" "INT8 factors, plain C"
+refused 3 'plan' quantize "$TMP/i8" -q
+factors() { # of an export.json or of a plan's sizes
+    grep -oE '"(factors|factor_bytes)": [0-9]+' | tail -n 1 | grep -oE '[0-9]+'
+}
+said=$("$FORGE" plan size --model "$model" --plan "$TMP/plan.json" --lr-dtype i8 --json | factors)
+[ "$said" = 664 ] || fail "a plan with INT8 factors has $said bytes of them" # (1216 in F16) / 2 + 4 * 2 * 7
+[ "$(factors < "$TMP/i8/export.json")" = "$said" ] || fail "the export has other bytes than the plan"
+grep -q '"lr_dtype": "i8"' "$TMP/i8/export.json" || fail "export.json does not say how factors are stored"
+! grep -q lr_dtype "$TMP/ref/export.json" || fail "export.json of F16 factors is another"
+"$FORGE" inspect "$TMP/i8" --json | grep -q '"bytes": 664' || fail "inspect counts other bytes"
+"$FORGE" inspect "$TMP/i8" --verify > /dev/null
+"$FORGE" convert --export "$TMP/i8" --output "$TMP/bundles" -q > /dev/null
+"$FORGE" compile --build "$TMP/bundles/i8" -q
+[ "$("$FORGE" digest "$TMP/i8")" = "$("$FORGE" digest "$TMP/bundles/i8")" ] || fail "packages have another digest"
+for numerics in exact fast; do
+    "$FORGE" eval logits --model "$TMP/i8" --tokens 5,6,7,8,9 --numerics $numerics --kv-cache-dtype f32 --out "$TMP/a.npy" -q
+    for isa in ref ""; do
+        FORGE_ISA=$isa "$FORGE" eval logits --model "$TMP/bundles/i8" --tokens 5,6,7,8,9 --numerics $numerics --kv-cache-dtype f32 \
+            --rows 2 --threads 2 --out "$TMP/b.npy" -q
+        cmp "$TMP/a.npy" "$TMP/b.npy" || fail "other logits from packages: $numerics, level '$isa'"
+    done
 done
 
 # Calibration that can't be.

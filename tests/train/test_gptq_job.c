@@ -342,7 +342,8 @@ static void digest_dir(const char *dir, char hex[FG_SHA256_HEX])
     fg_sha256_end(h, hex);
 }
 
-static const char mixed[] = "{\"0.lr_rank\": 2, \"1.mlp\": \"v2x16\", \"0.down\": \"bf16\"}";
+static const char mixed[] = "{\"0.lr_rank\": 2, \"1.mlp\": \"v2x16\", \"0.down\": \"bf16\","
+                            " \"1.lr_rank\": 3, \"1.lr_dtype\": \"i8\"}";
 
 static void better_than_rounding(void **state)
 {

@@ -115,15 +115,18 @@ static float *reconstruct(const struct fg_qset *set, const struct fg_qset_mat *m
     assert_non_null(q);
     assert_int_equal(fg_kernels_get(&kernels, "ref", NULL), 0);
     fg_qmat_dequantize(q, m, 0, m->rows);
+    float *b = malloc((size_t)(m->rank * m->cols + 1) * sizeof *b);
+    assert_non_null(b);
+    fg_qmat_lr_b(b, m);
     for (int64_t r = 0; r < m->rows; r++) {
         for (int64_t j = 0; j < m->cols; j++) {
             double sum = q[r * m->cols + j];
             for (int64_t k = 0; k < m->rank; k++)
-                sum += (double)fg_f16_to_f32(fg_le16_at(m->lr_a, r * m->rank + k)) *
-                       fg_f16_to_f32(fg_le16_at(m->lr_b, k * m->cols + j));
+                sum += (double)fg_qmat_lr_a(m, r, k) * b[k * m->cols + j];
             q[r * m->cols + j] = (float)sum;
         }
     }
+    free(b);
     if (m->site) {
         const struct fg_qset_rot *rot =
             fg_qset_find_rot(set, strtol(mat->name + strlen("layers."), NULL, 10), m->site);
@@ -218,6 +221,63 @@ static void exports_stand_for_what_numpy_says(void **state)
         free(out);
     }
     fg_json_close(&doc);
+}
+
+// Factors in INT8 take half the bytes, leave what those in F16 leave, and their log says so.
+static void int8_factors_keep_the_gain(void **state)
+{
+    (void)state;
+    static const char *const plans[] = {
+        "{\"schema\": \"forge.plan/1\", \"defaults\": {\"lr_rank\": 8}}",
+        "{\"schema\": \"forge.plan/1\", \"defaults\": {\"lr_rank\": 8, \"lr_dtype\": \"i8\"},"
+        " \"overrides\": {\"1.lr_dtype\": \"f16\"}}"};
+    char model[512];
+    struct fg_quant_source src;
+    struct fg_quantize *q[2] = {NULL};
+    struct fg_error err = {0};
+    int n = 0;
+    snprintf(model, sizeof model, "%s/models/a-s0", FORGE_GOLDEN_DIR);
+    assert_int_equal(fg_quant_source_open(&src, model, NULL, NULL), 0);
+    for (int i = 0; i < 2; i++) {
+        char *out = in_tmp(i ? "factors-i8" : "factors-f16");
+        struct fg_plan *plan = plan_of(plans[i]);
+        struct fg_quantize_options o = options_of(model, out, plan);
+        assert_int_equal(fg_quantize_open(&q[i], &o, &err), 0);
+        assert_int_equal(fg_quantize_run(q[i], &err), 0);
+        fg_plan_free(plan);
+        free(out);
+    }
+    char *out = in_tmp("factors-i8");
+    struct fg_export *e = open_export(out);
+    const struct fg_plan_list *l = fg_quantize_info(q[1])->list;
+    double worse = 0;
+    for (uint64_t i = 0; i < l->n; i++) {
+        const struct fg_plan_mat *m = &l->mats[i];
+        const struct fg_qmat *stored = &fg_qset_find_mat(fg_export_set(e), m->name)->m;
+        const bool int8 = m->rank && m->layer != 1;
+        struct fg_quantize_mat f16, i8;
+        assert_true(fg_quantize_result(q[0], i, &f16) && fg_quantize_result(q[1], i, &i8));
+        assert_int_equal(stored->lr_dtype, int8 ? FG_LR_I8 : FG_LR_F16);
+        assert_int_equal(stored->rank, m->rank);
+        if (!int8) continue;
+        assert_int_equal(m->factor_bytes, m->rank * (m->rows + m->cols + 4));
+        const double snr = measure(fg_export_set(e), &src, m->name);
+        if (fabs(i8.weight_snr_db - snr) > 0.01)
+            fail_msg("%s: %g dB, the log has %g", m->name, snr, i8.weight_snr_db);
+        if (fabs(i8.lr_left - f16.lr_left) > 0.05) // rounding twice may end elsewhere
+            fail_msg("%s: left %g, in F16 %g", m->name, i8.lr_left, f16.lr_left);
+        worse += f16.weight_snr_db - i8.weight_snr_db;
+        n++;
+    }
+    assert_true(n >= 10 && worse / n < 0.05);
+    char *text = member(out, "matrices");
+    assert_non_null(strstr(text, "\"lr_dtype\": \"i8\""));
+    free(text);
+    free(out);
+    fg_export_close(e);
+    fg_quantize_free(q[0]);
+    fg_quantize_free(q[1]);
+    fg_quant_source_close(&src);
 }
 
 // ---- every source
@@ -506,6 +566,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(exports_stand_for_what_numpy_says),
+        cmocka_unit_test(int8_factors_keep_the_gain),
         cmocka_unit_test(every_tiny_checkpoint_goes_through),
         cmocka_unit_test(a_gguf_gives_the_export_of_its_checkpoint),
         cmocka_unit_test(stopped_at_any_tick_it_goes_on),
