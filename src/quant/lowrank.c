@@ -285,17 +285,9 @@ struct rounding {
     int8_t *codes; // in the same order as v
     int64_t n, n_vectors;
     bool columns;
-    const struct fg_lowrank_options *weighted; // by columns of E, as it says; NULL: all the same
-    int64_t ldh;                               // of its H
-    double *steps;                             // [n_vectors] as FP32 holds them; 0: all codes are 0
+    const double *weights; // [n] of square errors; NULL: all the same
+    double *steps;         // [n_vectors] as FP32 holds them; 0: all codes are 0
 };
-
-static double weight_of(const struct rounding *r, int64_t i)
-{
-    const struct fg_lowrank_options *o = r->weighted;
-    if (!o || o->fit == FG_LOWRANK_PLAIN) return 1;
-    return o->fit == FG_LOWRANK_DIAG ? (double)o->diag[i] : o->H[i * r->ldh + i];
-}
 
 static double code_of(double v, double step)
 {
@@ -317,7 +309,7 @@ static void round_item(void *ctx, int64_t k, int worker)
         if (!(step >= (double)FLT_MIN) || !isfinite(step)) continue;
         for (int64_t i = 0; i < r->n; i++) {
             const double v = r->v[first + i * stride], e = v - step * code_of(v, step);
-            error += weight_of(r, i) * e * e;
+            error += (r->weights ? r->weights[i] : 1) * e * e;
         }
         if (!(error < least)) continue;
         least = error;
@@ -376,33 +368,39 @@ end:
 static int store_int8(struct svd *s, const double *A, double *B, const double *R,
                       struct fg_error *err)
 {
-    const int64_t rank = s->rank;
+    const struct fg_lowrank_options *o = s->o;
+    const int64_t rank = s->rank, cols = s->cols;
     struct rounding r = {
         .v = A, .codes = s->lr_a, .n = s->rows, .n_vectors = rank, .columns = true};
-    r.steps = malloc((size_t)rank * sizeof *r.steps);
-    if (!r.steps) return fg_fail_memory(err, "low-rank factors", (uint64_t)rank * sizeof *r.steps);
-    fg_job_run(s->o->pool, rank, round_item, &r);
+    double *weights = malloc((size_t)(cols + rank) * sizeof *weights);
+    if (!weights)
+        return fg_fail_memory(err, "low-rank factors", (uint64_t)(cols + rank) * sizeof *weights);
+    for (int64_t j = 0; j < cols; j++)
+        weights[j] = o->fit == FG_LOWRANK_DIAG   ? (double)o->diag[j]
+                     : o->fit == FG_LOWRANK_FULL ? o->H[j * cols + j]
+                                                 : 1;
+    r.steps = weights + cols;
+    fg_job_run(o->pool, rank, round_item, &r);
     int rc = refit(B, s, r.codes, err);
     if (rc) goto end;
-    unscale(B, rank, s->cols, R, s->o);
-    for (int64_t i = 0; i < rank * s->cols; i++) {
+    unscale(B, rank, cols, R, o);
+    for (int64_t i = 0; i < rank * cols; i++) {
         if (fabs(B[i]) <= (double)FLT_MAX) continue;
-        rc = fg_fail(err, FG_EINPUT, "low-rank factors", NULL, s->o->name, "factors that F32 holds",
+        rc = fg_fail(err, FG_EINPUT, "low-rank factors", NULL, o->name, "factors that F32 holds",
                      "%g in lr_b", B[i]);
         goto end;
     }
     r = (struct rounding){.v = B,
                           .codes = s->lr_b,
-                          .n = s->cols,
+                          .n = cols,
                           .n_vectors = rank,
-                          .weighted = s->o,
-                          .ldh = s->cols,
-                          .steps = r.steps};
-    fg_job_run(s->o->pool, rank, round_item, &r);
+                          .weights = weights,
+                          .steps = weights + cols};
+    fg_job_run(o->pool, rank, round_item, &r);
     for (int64_t k = 0; k < rank; k++)
         s->lr_scale[k] = r.steps[k] > 0 ? (float)r.steps[k] : 1;
 end:
-    free(r.steps);
+    free(weights);
     return rc;
 }
 
