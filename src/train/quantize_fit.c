@@ -173,6 +173,8 @@ uint64_t fg_quantize_fit_bytes(const struct fg_quantize *q, const struct fg_plan
     if (rank)
         peak += 4 * n + m->bytes + 2 * m->factor_bytes +
                 32 * (rank + 16) * (uint64_t)(m->rows + m->cols);
+    if (m->lr_dtype == FG_LR_I8) // the second factor's least squares
+        peak += 16 * rank * (uint64_t)(m->rows + m->cols);
     // The factor of H beside H, or then U with what is being rounded.
     if (q->o.method == FG_QUANTIZE_GPTQ) {
         uint64_t factoring = fg_gptq_factorize_bytes(m->cols),
