@@ -434,7 +434,9 @@ static void stopped_at_any_tick_it_goes_on(void **state)
         o.batch = at % 3;
         s = (struct stopper){.stop_at = at};
         int rc = run_job(&o, &err);
-        if (rc != FG_EINTERRUPTED) fail_msg("stopped at tick %d of %d: %d", at, ticks, rc);
+        // More threads tell of the digest at the end less often: there may be no such tick.
+        if (rc != FG_EINTERRUPTED && (rc || s.ticks > at))
+            fail_msg("stopped at tick %d of %d: %d", at, ticks, rc);
         s = (struct stopper){.stop_at = -1};
         o.pool = pools[(at + 1) % 2];
         o.batch = (at + 1) % 3;
