@@ -93,6 +93,7 @@ int fg_plan_reformat(struct fg_plan **out, const struct fg_plan *base,
             made->mix_rot = from->mix_rot;
             made->lr_rank = from->lr_rank;
             made->lr_parts = from->lr_parts;
+            made->embed = from->embed;
         }
         for (uint64_t i = 0; i < from->n && ok; i++) {
             const struct fg_plan_override *o = &from->overrides[i];
