@@ -12,7 +12,9 @@
 #include "base/num.h"
 #include "base/size.h"
 #include "base/thread.h"
+#include "bundle/convert.h"
 #include "eval/model_size.h"
+#include "format/build.h"
 #include "format/rows.h"
 #include "format/st_file.h"
 #include "kernels/kernels.h"
@@ -23,6 +25,7 @@
 #include "quant/dequant.h"
 #include "quant/export.h"
 #include "quant/random.h"
+#include "runtime/compile.h"
 #include "support/scratch.h"
 #include "support/state.h"
 #include "train/quantize.h"
@@ -186,9 +189,8 @@ struct run {
     int64_t T; // rows of a call
 };
 
-static float *logits_of(const char *dir, const struct run *r)
+static float *logits_of_model(const struct fg_model *m, const struct run *r)
 {
-    struct fg_model *m = open_model(dir);
     struct fg_workspace *ws = NULL;
     struct fg_state state;
     const int64_t V = m->config.vocab;
@@ -213,6 +215,13 @@ static float *logits_of(const char *dir, const struct run *r)
     }
     fg_workspace_free(ws);
     state_free(&state, &m->config);
+    return logits;
+}
+
+static float *logits_of(const char *dir, const struct run *r)
+{
+    struct fg_model *m = open_model(dir);
+    float *logits = logits_of_model(m, r);
     fg_model_close(m);
     return logits;
 }
@@ -321,6 +330,52 @@ static void same_logits(const char *dir, const char *checkpoint)
     free(fast);
 }
 
+static bool find_tiles(const void *ctx, const char *name, struct fg_lut *out)
+{
+    return fg_compiled_lut(ctx, name, out);
+}
+
+// The bundle of an export, packed in memory and compiled.
+static void same_in_packages(const char *dir)
+{
+    struct fg_error err = {0};
+    struct fg_convert_result r;
+    struct fg_build *build = NULL;
+    struct fg_compiled *compiled = NULL;
+    struct fg_model *m = NULL;
+    char *out = in_tmp("bundles"), *state = in_tmp("compiled");
+    const struct fg_convert_options co = {.pool = pools[1]};
+    check(fg_convert(&r, dir, out, &co, &err), &err);
+    check(fg_build_open(&build, r.dir, true, &err), &err);
+    const struct fg_compile_options o = {.build = build, .state_dir = state, .numerics = "fast"};
+    check(fg_compile(&compiled, &o, &err), &err);
+    const struct fg_tile_source tiles = {.find = find_tiles, .ctx = compiled};
+    const struct fg_model_options mo = {.tiles = &tiles, .pool = pools[1]};
+    check(fg_model_open_with(&m, r.dir, &mo, &err), &err);
+    const int64_t n = SEQ * m->config.vocab;
+    for (int k = 0; k < 2; k++) {
+        const struct run run = {pools[k], k == 1, SEQ / 2};
+        float *want = logits_of(dir, &run), *packed = logits_of(r.dir, &run);
+        float *mapped = logits_of_model(m, &run);
+        assert_memory_equal(packed, want, (size_t)n * sizeof *want);
+        assert_memory_equal(mapped, want, (size_t)n * sizeof *want);
+        free(want);
+        free(packed);
+        free(mapped);
+    }
+    fg_model_close(m);
+    fg_compiled_close(compiled);
+    fg_build_close(build);
+    struct fg_model_size a, b;
+    check(fg_model_size(&a, dir, NULL, &err), &err);
+    check(fg_model_size(&b, r.dir, NULL, &err), &err);
+    assert_int_equal(a.embed, b.embed);
+    assert_int_equal(a.total, b.total);
+    fg_convert_result_free(&r);
+    free(out);
+    free(state);
+}
+
 static void exports_compute_what_they_say(void **state)
 {
     (void)state;
@@ -350,6 +405,7 @@ static void exports_compute_what_they_say(void **state)
         write_checkpoint(dir, checkpoint);
         same_rows(dir);
         same_logits(dir, checkpoint);
+        same_in_packages(dir);
         check(fg_model_size(&size, dir, NULL, &err), &err);
         assert_int_equal(size.embed, cases[i].embed_bytes);
         free(model);
