@@ -188,6 +188,12 @@ def write_seeds():
     seed("own_small", 3)
     write(out / "own_embed", {"forge": "0.1.0"}, {"embed_tokens.weight": np.ones((3, 4), half)})
     seed("own_embed", 4)
+    write(out / "own_embed_int8", {"forge": "0.1.0", "format": "int8"},
+          {"embed_tokens.int8": np.full((3, 4), -7, np.int8), "embed_tokens.scale": np.full(3, 0.5, half)})
+    seed("own_embed_int8", 4)
+    write(out / "own_head_embed", {"forge": "0.1.0", "signs": "splitmix64", "format": "int8", "embed": "head"},
+          {"lm_head.int8": np.full((3, 4), 9, np.int8), "lm_head.scale": np.full(3, 0.25, half)})
+    seed("own_head_embed", 2)
     (out / "own_json").write_bytes(b'\x05{"schema": "forge.export/1", "plan": {"name": "p"}, "digest": "00", "head_digest": null}')
 
 
