@@ -451,7 +451,7 @@ static void stop_and_go_on(const char *model, const char *text)
 
 #define EMBED(what)                                                                                \
     "{\"schema\": \"forge.plan/1\", \"defaults\": {\"mixer\": \"v2x16\", \"embed\": \"" what "\"}" \
-                                                                                             "}"
+    "}"
 
 static void stopped_at_any_tick_it_goes_on(void **state)
 {
