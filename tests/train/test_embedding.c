@@ -238,11 +238,14 @@ static double distance(const float *a, const float *b, int64_t n)
 
 // ---- a checkpoint of the values that an export stands for
 
-static void add(struct fg_st_blob *blobs, uint64_t *n, const char *name, int rank,
-                const uint64_t *shape, enum fg_st_dtype dtype, const void *data)
+static void add(struct fg_arena *arena, struct fg_st_blob *blobs, uint64_t *n, const char *name,
+                int rank, const uint64_t *shape, enum fg_st_dtype dtype, const void *data)
 {
     struct fg_st_blob *b = &blobs[(*n)++];
-    *b = (struct fg_st_blob){.name = strdup(name), .dtype = dtype, .rank = rank, .data = data};
+    *b = (struct fg_st_blob){.name = fg_arena_strdup(arena, name, strlen(name)),
+                             .dtype = dtype,
+                             .rank = rank,
+                             .data = data};
     memcpy(b->shape, shape, (size_t)rank * sizeof *shape);
 }
 
@@ -284,22 +287,21 @@ static void write_checkpoint(const char *export_dir, const char *dir)
     for (uint64_t i = 0; i < s->n_small; i++) {
         const struct fg_qset_small *t = &s->small[i];
         snprintf(name, sizeof name, "model.%s", t->name);
-        add(blobs, &n, name, t->rank, t->shape, t->dtype, t->data);
+        add(&arena, blobs, &n, name, t->rank, t->shape, t->dtype, t->data);
     }
     for (uint64_t i = 0; i < s->n_mats; i++) {
         const struct fg_qmat *m = &s->mats[i].m;
         const bool head = strcmp(s->mats[i].name, "lm_head") == 0;
         const uint64_t shape[] = {(uint64_t)m->rows, (uint64_t)m->cols};
         snprintf(name, sizeof name, "%s%s.weight", head ? "" : "model.", s->mats[i].name);
-        add(blobs, &n, name, 2, shape, FG_ST_F32, dequantized(&arena, m));
+        add(&arena, blobs, &n, name, 2, shape, FG_ST_F32, dequantized(&arena, m));
     }
     const struct fg_qmat q = canonical(e);
     const uint64_t shape[] = {(uint64_t)q.rows, (uint64_t)q.cols};
-    add(blobs, &n, "model.embed_tokens.weight", 2, shape, FG_ST_F32, dequantized(&arena, &q));
+    add(&arena, blobs, &n, "model.embed_tokens.weight", 2, shape, FG_ST_F32,
+        dequantized(&arena, &q));
     char *path = fg_path_join(dir, "model.safetensors");
     check(fg_st_file_write(path, blobs, n, &(struct fg_st_options){0}, NULL, &err), &err);
-    for (uint64_t i = 0; i < n; i++)
-        free((void *)(uintptr_t)blobs[i].name);
     free(blobs);
     free(path);
     fg_arena_free(&arena);
