@@ -203,7 +203,11 @@ static int make_identity(struct fg_convert_job *j)
     }
     const struct fg_export_embedding *em = fg_export_embedding(j->export);
     const uint64_t bytes = (uint64_t)em->vocab * (uint64_t)em->hidden * 2; // at least
-    fg_sha256_hex(em->data, bytes < HASHED_BYTES ? bytes : HASHED_BYTES, sha);
+    snprintf(sha, sizeof sha, "head");
+    if (em->data && em->kind == FG_EMBEDDING_INT8) // the codes, at least
+        fg_sha256_hex(em->data, bytes / 2 < HASHED_BYTES ? bytes / 2 : HASHED_BYTES, sha);
+    else if (em->data)
+        fg_sha256_hex(em->data, bytes < HASHED_BYTES ? bytes : HASHED_BYTES, sha);
     fg_buf_printf(&b, "embedding %s\n", sha);
     if (rc) {
         fg_buf_free(&b);

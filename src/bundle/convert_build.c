@@ -318,8 +318,15 @@ static int fill_files(struct fg_manifest *m, const struct fg_convert_job *j)
     m->head.sha256 = head->sha256;
     m->head.id = j->digest.head;
     m->head.rms1p = j->config->norm_zero_centred;
-    m->embedding.file = "../model/" FG_CONVERT_EMBEDDING;
-    m->embedding.sha256 = fg_convert_find(j, "model/" FG_CONVERT_EMBEDDING)->sha256;
+    m->embedding.kind = fg_export_embedding(j->export)->kind;
+    if (m->embedding.kind == FG_EMBEDDING_HEAD) return 0;
+    const char *name = fg_convert_embedding_file(j);
+    char listed[64];
+    snprintf(listed, sizeof listed, "model/%s", name);
+    m->embedding.file = m->embedding.kind == FG_EMBEDDING_INT8
+                            ? "../model/" FG_CONVERT_EMBEDDING_INT8
+                            : "../model/" FG_CONVERT_EMBEDDING;
+    m->embedding.sha256 = fg_convert_find(j, listed)->sha256;
     return 0;
 }
 

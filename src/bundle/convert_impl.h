@@ -12,6 +12,7 @@
 
 #define FG_CONVERT_WHAT "convert"
 #define FG_CONVERT_EMBEDDING "embed_tokens_fp16.npy"
+#define FG_CONVERT_EMBEDDING_INT8 "embed_tokens_int8.safetensors"
 
 // A file of the bundle, in the journal once it is whole.
 struct fg_convert_file {
@@ -51,6 +52,8 @@ int fg_convert_tick(struct fg_convert_job *j, uint64_t at);
 
 // convert_model.c: the files of model/, and writing one of them.
 int fg_convert_list_model(struct fg_convert_job *j);
+// The embedding's file in model/; NULL where the head is the embedding.
+const char *fg_convert_embedding_file(const struct fg_convert_job *j);
 int fg_convert_copy(struct fg_convert_job *j, struct fg_convert_file *f);
 int fg_convert_embedding(struct fg_convert_job *j, struct fg_convert_file *f);
 

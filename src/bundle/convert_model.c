@@ -4,6 +4,7 @@
 #include "base/num.h"
 #include "base/size.h"
 #include "bundle/convert_impl.h"
+#include "forge/forge.h"
 #include "format/npy.h"
 #include "quant/dequant.h"
 #include <inttypes.h>
@@ -62,17 +63,32 @@ int fg_convert_list_model(struct fg_convert_job *j)
         f->source = from;
         f->bytes = bytes;
     }
+    if (em->kind == FG_EMBEDDING_HEAD) {
+        if (j->config->tied) return 0;
+        return fg_fail(j->err, FG_EINPUT, FG_CONVERT_WHAT, em->file, "embed",
+                       "an embedding of its own: the config does not tie it to the head", "head");
+    }
     if (!em->data) {
         int rc = fg_fail(j->err, FG_EINPUT, FG_CONVERT_WHAT, facts->dir, "embedding",
                          "embed_tokens.safetensors, or a model that has it", "none");
         fg_error_hint(j->err, "give the checkpoint with --model");
         return rc;
     }
-    struct fg_convert_file *f = fg_convert_add_file(j, "model", FG_CONVERT_EMBEDDING);
+    struct fg_convert_file *f = fg_convert_add_file(j, "model", fg_convert_embedding_file(j));
     if (!f) return FG_ERESOURCE;
+    const uint64_t vocab = (uint64_t)em->vocab, n = vocab * (uint64_t)em->hidden;
     f->first = -2;
-    f->bytes = (uint64_t)em->vocab * (uint64_t)em->hidden * sizeof(uint16_t); // and a header
+    f->bytes = em->kind == FG_EMBEDDING_INT8 ? n + 2 * vocab : 2 * n; // and a header
     return 0;
+}
+
+const char *fg_convert_embedding_file(const struct fg_convert_job *j)
+{
+    switch (fg_export_embedding(j->export)->kind) {
+    case FG_EMBEDDING_HEAD: return NULL;
+    case FG_EMBEDDING_INT8: return FG_CONVERT_EMBEDDING_INT8;
+    default: return FG_CONVERT_EMBEDDING;
+    }
 }
 
 int fg_convert_copy(struct fg_convert_job *j, struct fg_convert_file *f)
@@ -113,9 +129,47 @@ static int narrow(const struct fg_convert_job *j, const struct fg_export_embeddi
     return 0;
 }
 
+static int add_codes(struct fg_convert_job *j, const struct fg_export_embedding *em,
+                     struct fg_st_stream *s)
+{
+    const int8_t *codes = em->data;
+    const uint64_t n = (uint64_t)em->vocab * (uint64_t)em->hidden;
+    for (uint64_t at = 0; at < n; at += STEP_BYTES) {
+        const uint64_t some = n - at < STEP_BYTES ? n - at : STEP_BYTES;
+        const int8_t *bad = memchr(codes + at, 0x80, some);
+        char field[64];
+        int rc = fg_convert_tick(j, at);
+        if (rc) return rc;
+        if (bad) {
+            snprintf(field, sizeof field, FG_EMBEDDING_CODES "[%" PRIu64 "]",
+                     (uint64_t)(bad - codes));
+            return fg_fail(j->err, FG_EINPUT, FG_CONVERT_WHAT, em->file, field, "-127 to 127",
+                           "-128");
+        }
+        rc = fg_st_stream_add(s, codes + at, some, j->err);
+        if (rc) return rc;
+        fg_map_release(codes + at, some);
+    }
+    return fg_st_stream_add(s, em->scale, 2 * (uint64_t)em->vocab, j->err);
+}
+
+static int write_int8(struct fg_convert_job *j, const struct fg_convert_file *f)
+{
+    const struct fg_export_embedding *em = fg_export_embedding(j->export);
+    struct fg_st_stream *s = NULL;
+    int rc = fg_embedding_int8_stream(&s, f->path, (uint64_t)em->vocab, (uint64_t)em->hidden,
+                                      forge_version(), j->err);
+    if (rc) return rc;
+    rc = add_codes(j, em, s);
+    if (!rc) return fg_st_stream_commit(s, NULL, j->err);
+    fg_st_stream_abort(s);
+    return rc;
+}
+
 int fg_convert_embedding(struct fg_convert_job *j, struct fg_convert_file *f)
 {
     const struct fg_export_embedding *em = fg_export_embedding(j->export);
+    if (em->kind == FG_EMBEDDING_INT8) return write_int8(j, f);
     const uint64_t shape[2] = {(uint64_t)em->vocab, (uint64_t)em->hidden};
     const uint64_t n = shape[0] * shape[1], step = STEP_BYTES / sizeof(uint16_t);
     const uint64_t element = em->dtype == FG_ST_F32 ? sizeof(float) : sizeof(uint16_t);

@@ -66,7 +66,7 @@ static void print_forge(const struct fg_manifest *m)
                fg_format_bytes(bytes, sizeof bytes, m->chunks[i].bytes));
     printf("  %-32s %s, id %s\n", m->head.file, fg_format_bytes(bytes, sizeof bytes, m->head.bytes),
            m->head.id);
-    printf("embedding    %s\n", m->embedding.file);
+    printf("embedding    %s\n", m->embedding.file ? m->embedding.file : "is the head");
 }
 
 static void json_forge(struct fg_jwrite *w, const struct fg_manifest *m)

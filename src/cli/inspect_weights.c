@@ -103,7 +103,9 @@ static void print_export(const struct fg_export *e)
     if (f->head_digest) printf("head digest  %s\n", f->head_digest);
     if (f->plan && f->plan[0] != '{') // of an object, the formats below say more than its start
         printf("plan         %s\n", fg_escape(shown, sizeof shown, f->plan, strlen(f->plan)));
-    if (em->data)
+    if (em->kind == FG_EMBEDDING_HEAD)
+        printf("embedding    is the head\n");
+    else if (em->data)
         printf("embedding    %s [%" PRId64 ", %" PRId64 "]\n", fg_st_dtype_name(em->dtype),
                em->vocab, em->hidden);
 }
@@ -171,7 +173,10 @@ static void json_export(struct fg_jwrite *w, const struct fg_export *e)
     fg_jwrite_str(w, "digest", f->digest);
     fg_jwrite_str(w, "head_digest", f->head_digest);
     fg_jwrite_str(w, "plan", f->plan);
-    fg_jwrite_bool(w, "embedding", em->data != NULL);
+    fg_jwrite_bool(w, "embedding", em->kind != FG_EMBEDDING_NONE);
+    if (em->kind != FG_EMBEDDING_NONE)
+        fg_jwrite_str(w, "embedding_dtype",
+                      em->kind == FG_EMBEDDING_HEAD ? "head" : fg_st_dtype_name(em->dtype));
     fg_jwrite_end_object(w);
 }
 

@@ -124,6 +124,7 @@ static void totals_json(struct fg_jwrite *w, const struct fg_plan *p, const stru
     fg_jwrite_uint(w, "factor_bytes", l->factor_bytes);
     fg_jwrite_uint(w, "total_bytes", l->weight_bytes + l->factor_bytes);
     fg_jwrite_uint(w, "ab_bytes", l->ab_bytes);
+    fg_jwrite_str(w, "embed", fg_plan_embed_name(l->embed));
     fg_jwrite_uint(w, "embed_bytes", l->embed_bytes);
     fg_jwrite_num(w, "bits_per_weight", 8 * (double)l->weight_bytes / (double)l->weights);
 }
@@ -177,7 +178,11 @@ static int size_text(const struct fg_plan_list *l, const struct kind *kinds, siz
     total_line("weights, without embedding", l->weight_bytes);
     total_line("factors", l->factor_bytes);
     total_line("weights and factors", l->weight_bytes + l->factor_bytes);
-    total_line("embedding (F16)", l->embed_bytes);
+    if (l->embed == FG_PLAN_EMBED_HEAD)
+        printf("embedding                    is the head\n");
+    else
+        total_line(l->embed == FG_PLAN_EMBED_INT8 ? "embedding (INT8)" : "embedding (F16)",
+                   l->embed_bytes);
     printf("%.3f bits per weight over %" PRIu64 " weights\n",
            8 * (double)l->weight_bytes / (double)l->weights, l->weights);
     return fg_out_flush(err);
@@ -212,6 +217,10 @@ static int print_list(const struct fg_cli *cli, const struct fg_plan *p,
                    m->site ? m->site : "plain", m->block, m->seed, m->rank, m->bytes,
                    m->factor_bytes);
         }
+        const struct fg_plan_mat *head = &l->mats[l->n - 1];
+        printf("%-36s %7" PRId64 " %7" PRId64 " %-6s %-8s %6d %6d %4d %12" PRIu64 " %10d\n",
+               "embed_tokens", head->rows, head->cols, fg_plan_embed_name(l->embed), "plain", 0, 0,
+               0, l->embed_bytes, 0);
         return fg_out_flush(err);
     }
     fg_jwrite_object(&w, NULL);

@@ -67,6 +67,14 @@ const struct fg_opt fg_opts_plan_changes[] = {
      .def_note = "as the plan says",
      .group = "Plan",
      .help = "numbers of the factors: f16, or i8 with a scale per component, half the bytes"},
+    {.name = "embed",
+     .kind = FG_OPT_CHOICE,
+     .value = "FORMAT",
+     .choices = "f16|int8|head",
+     .def_note = "as the plan says",
+     .group = "Plan",
+     .help = "the embedding: F16, INT8 with a scale per row, or no matrix of its own but the "
+             "quantized head (models that tie them)"},
     {0},
 };
 
@@ -85,6 +93,9 @@ static int change(struct fg_plan *p, const struct fg_args *args, struct fg_error
     enum fg_lr_dtype t;
     int64_t r;
     unsigned set;
+    const char *embed = fg_args_text(args, "embed");
+    enum fg_plan_embed e;
+    if (embed && fg_plan_embed_of_name(embed, &e)) fg_plan_set_embed(p, e);
     if (basis && fg_plan_basis_of_name(basis, &b)) fg_plan_set_basis(p, b);
     if (mix_rot && fg_plan_mix_rot_of_name(mix_rot, &m)) fg_plan_set_mix_rot(p, m);
     if (rank) {

@@ -9,9 +9,10 @@
 
 extern const struct fg_command fg_cmd_plan_measure, fg_cmd_plan_solve, fg_cmd_plan_verify;
 
-extern const struct fg_opt fg_opts_plan[];         // --plan
-extern const struct fg_opt fg_opts_plan_from[];    // --from
-extern const struct fg_opt fg_opts_plan_changes[]; // --basis, --mix-rot, --lr-rank, --lr-parts
+extern const struct fg_opt fg_opts_plan[];      // --plan
+extern const struct fg_opt fg_opts_plan_from[]; // --from
+// --basis, --mix-rot, --lr-rank, --lr-parts, --embed
+extern const struct fg_opt fg_opts_plan_changes[];
 
 // The plan of --plan, of --from, with the changes that the line asks for. Errors as fg_plan_open.
 int fg_cli_plan(const struct fg_cli *cli, struct fg_plan **out, struct fg_error *err);

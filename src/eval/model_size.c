@@ -56,10 +56,13 @@ static int of_source(struct fg_model_size *s, const char *path, struct fg_pool *
     if (e) {
         const struct fg_export_embedding *t = fg_export_embedding(e);
         if (t->data) s->embed = bytes_of(t->dtype, t->vocab, t->hidden);
+        if (t->kind == FG_EMBEDDING_INT8) s->embed += 2 * (uint64_t)t->vocab;
         plan_name(s, fg_export_facts(e)->json);
     } else if (b) {
         const struct fg_build_embedding *t = fg_build_embedding(b);
-        s->embed = bytes_of(FG_ST_F16, t->vocab, t->hidden);
+        if (t->kind == FG_EMBEDDING_DENSE) s->embed = bytes_of(FG_ST_F16, t->vocab, t->hidden);
+        if (t->kind == FG_EMBEDDING_INT8)
+            s->embed = bytes_of(FG_ST_I8, t->vocab, t->hidden) + 2 * (uint64_t)t->vocab;
     }
     fg_source_close(source);
     return 0;

@@ -9,8 +9,8 @@
 
 struct fg_model_size {
     // Of exports and bundles: matrices with packed indices, tables and scales; low-rank factors;
-    // embedding; norms and the like. Of checkpoints and GGUF files the embedding's tensor, and all
-    // others as weights.
+    // embedding, 0 where it is the head; norms and the like. Of checkpoints and GGUF files the
+    // embedding's tensor, and all others as weights.
     uint64_t weights, factors, embed, small;
     uint64_t total;
     char plan[FG_SHA256_HEX]; // of an export: name of its plan, else the plan's digest; "": unknown

@@ -24,6 +24,7 @@ struct fg_build {
     struct fg_package **packages;
     uint64_t n_packages;
     struct fg_npy npy;
+    struct fg_embedding_int8 int8;
     struct fg_build_embedding embedding;
     struct fg_qset set;
 };
@@ -286,13 +287,41 @@ static int merge(struct fg_build *b, struct fg_error *err)
 
 // ---- embedding
 
+static int open_int8(struct fg_build *b, const char *path, bool verify, struct fg_error *err)
+{
+    const struct fg_manifest_model *m = &b->manifest.model;
+    char expected[64];
+    int rc = fg_embedding_int8_open(&b->int8, path, verify, err);
+    if (rc) return rc;
+    if (b->int8.vocab != m->vocab || b->int8.hidden != m->hidden) {
+        snprintf(expected, sizeof expected, "[%" PRId64 ", %" PRId64 "]", m->vocab, m->hidden);
+        return fg_fail(err, FG_EINPUT, WHAT, b->int8.path, "shape of " FG_EMBEDDING_CODES, expected,
+                       "[%" PRId64 ", %" PRId64 "]", b->int8.vocab, b->int8.hidden);
+    }
+    b->embedding.data = b->int8.codes;
+    b->embedding.scale = b->int8.scale;
+    b->embedding.path = b->int8.path;
+    return 0;
+}
+
 static int open_embedding(struct fg_build *b, bool verify, struct fg_error *err)
 {
     const struct fg_manifest *m = &b->manifest;
     char *path, expected[64];
     uint64_t bytes;
+    b->embedding = (struct fg_build_embedding){
+        .kind = m->embedding.kind, .vocab = m->model.vocab, .hidden = m->model.hidden};
+    if (m->embedding.kind == FG_EMBEDDING_HEAD) {
+        b->embedding.path = fg_package_info(b->packages[b->n_packages - 1])->path;
+        return 0;
+    }
     int rc = find_file(b, m->embedding.file, &path, &bytes, err);
     if (!rc && verify) rc = check_sha256(path, "/embedding/sha256", m->embedding.sha256, err);
+    if (!rc && m->embedding.kind == FG_EMBEDDING_INT8) {
+        rc = open_int8(b, path, verify, err);
+        free(path);
+        return rc;
+    }
     if (!rc) rc = fg_npy_open(&b->npy, path, err);
     free(path);
     if (rc) return rc;
@@ -312,8 +341,8 @@ static int open_embedding(struct fg_build *b, bool verify, struct fg_error *err)
     if ((uintptr_t)b->npy.data % sizeof(uint16_t)) {
         return fg_fail(err, FG_EINPUT, WHAT, path, "header length", "an even number", "an odd one");
     }
-    b->embedding = (struct fg_build_embedding){
-        .data = b->npy.data, .vocab = m->model.vocab, .hidden = m->model.hidden, .path = path};
+    b->embedding.data = b->npy.data;
+    b->embedding.path = path;
     return 0;
 }
 
@@ -352,6 +381,7 @@ void fg_build_close(struct fg_build *b)
     }
     free(b->packages);
     fg_npy_close(&b->npy);
+    fg_embedding_int8_close(&b->int8);
     fg_manifest_close(&b->manifest);
     fg_arena_free(&b->arena);
     free(b->dir);

@@ -4,6 +4,7 @@
 #ifndef FG_FORMAT_BUILD_H
 #define FG_FORMAT_BUILD_H
 #include "base/error.h"
+#include "format/embedding.h"
 #include "format/manifest.h"
 #include "format/package.h"
 #include "format/qset.h"
@@ -12,9 +13,11 @@
 
 struct fg_build; // opaque
 
-// Rows of token embeddings: [vocab][hidden] F16 in a map.
+// Rows of token embeddings: [vocab][hidden] in a map.
 struct fg_build_embedding {
-    const uint16_t *data; // aligned to 2
+    enum fg_embedding_kind kind; // never NONE
+    const void *data;  // DENSE: F16, aligned to 2; INT8: codes; NULL: the head's matrix has them
+    const void *scale; // INT8: [vocab] F16, any alignment
     int64_t vocab, hidden;
     const char *path;
 };
@@ -23,9 +26,9 @@ struct fg_build_embedding {
 // the manifest; sizes of the packages; every package as fg_package_open does, against the
 // manifest's model; kinds, ranges, weights digest and export of all; the head's id where the
 // package records it; SHA-256 of ../model/config.json, and its sizes against the manifest; header,
-// shape and length of the embedding. With `verify` also SHA-256 of packages and embedding, and
-// fg_package_verify. Errors: FG_EINPUT; FG_EINTEGRITY for sizes, hashes and identities that differ;
-// FG_EUNSUPPORTED; FG_ERESOURCE. *out is then NULL.
+// shape and length of the embedding, its scales where it has some. With `verify` also SHA-256 of
+// packages and embedding, and fg_package_verify. Errors: FG_EINPUT; FG_EINTEGRITY for sizes, hashes
+// and identities that differ; FG_EUNSUPPORTED; FG_ERESOURCE. *out is then NULL.
 int fg_build_open(struct fg_build **out, const char *dir, bool verify, struct fg_error *err);
 void fg_build_close(struct fg_build *b); // NULL is fine; ends every pointer handed out
 // True when fg_build_open would find a manifest there.

@@ -18,8 +18,16 @@ const struct fg_kv_description fg_kv_descriptions[FG_KV_N_FORMATS] = {
     [FG_KV_KV8] = {"int8", "int8", "float16", "token_head"},
 };
 
+const char *fg_manifest_embedding_dtype(enum fg_embedding_kind kind)
+{
+    static const char *const names[] = {
+        [FG_EMBEDDING_DENSE] = "f16", [FG_EMBEDDING_INT8] = "int8", [FG_EMBEDDING_HEAD] = "head"};
+    return names[kind];
+}
+
 void fg_manifest_defaults(struct fg_manifest *m)
 {
+    m->embedding.kind = FG_EMBEDDING_DENSE;
     m->numerics_abi = 1;
     m->numerics = (struct fg_manifest_numerics){.attention_mode = "stored",
                                                 .tile = 256,
@@ -356,6 +364,11 @@ static int check_head(const struct check *c)
     if (!rc) rc = is_digest(c, "/head/id", m->head.id);
     if (rc) return rc;
     const char *file = m->embedding.file;
+    if (m->embedding.kind == FG_EMBEDDING_HEAD) {
+        if (file) return fail_at(c, "no file, as dtype is head", file, "/embedding/file");
+        if (!m->embedding.sha256) return 0;
+        return fail_at(c, "none, as dtype is head", m->embedding.sha256, "/embedding/sha256");
+    }
     size_t n = sizeof model_dir - 1;
     if (!file || strncmp(file, model_dir, n) != 0 || !is_clean_path(file + n)) {
         return fail_at(c, "\"../model/NAME\"", file ? file : "none", "/embedding/file");

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/kv_format.h"
+#include "format/embedding.h"
 #include "format/json_fields.h"
 #include <stdbool.h>
 #include <stdint.h>
@@ -88,7 +89,8 @@ struct fg_manifest {
         bool rms1p; // norm "rms1p" (1 + w), else "rms" (w)
     } head;
     struct {
-        const char *file; // "../model/NAME", dtype f16
+        enum fg_embedding_kind kind; // dtype: f16, int8, head
+        const char *file;            // "../model/NAME"; NULL where the head is the embedding
         const char *sha256;
     } embedding;
 

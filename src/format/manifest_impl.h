@@ -11,6 +11,9 @@ struct fg_kv_description {
 };
 extern const struct fg_kv_description fg_kv_descriptions[FG_KV_N_FORMATS];
 
+// "f16", "int8", "head".
+const char *fg_manifest_embedding_dtype(enum fg_embedding_kind kind);
+
 // The part of fg_manifest_check that concerns ctxs and pctxs alone.
 int fg_manifest_check_entries(const struct fg_manifest *m, const char *file, struct fg_error *err);
 #endif

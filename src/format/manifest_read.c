@@ -580,12 +580,32 @@ static int read_head(struct fg_fields *r, void *base)
     return fg_fields_object(r, fields, FG_COUNT(fields), false, base);
 }
 
+static int read_embedding_dtype(struct fg_fields *r, void *base)
+{
+    const char *dtype;
+    int rc = fg_fields_text(r, &dtype);
+    if (rc) return rc;
+    for (int i = FG_EMBEDDING_DENSE; i <= FG_EMBEDDING_HEAD; i++) {
+        if (strcmp(dtype, fg_manifest_embedding_dtype((enum fg_embedding_kind)i)) != 0) continue;
+        ((struct fg_manifest *)base)->embedding.kind = (enum fg_embedding_kind)i;
+        return 0;
+    }
+    return fg_fields_fail(r, "f16, int8 or head", dtype);
+}
+
+// Which of file and sha256 are there is fg_manifest_check's: the dtype may come behind them.
 static int read_embedding(struct fg_fields *r, void *base)
 {
     static const struct fg_field fields[] = {
-        FIELD("file", TEXT, struct fg_manifest, embedding.file),
-        WORD("dtype", "f16"),
-        FIELD("sha256", TEXT, struct fg_manifest, embedding.sha256),
+        {.key = "file",
+         .kind = FG_FIELD_TEXT,
+         .optional = true,
+         .at = offsetof(struct fg_manifest, embedding.file)},
+        OBJECT("dtype", read_embedding_dtype),
+        {.key = "sha256",
+         .kind = FG_FIELD_TEXT,
+         .optional = true,
+         .at = offsetof(struct fg_manifest, embedding.sha256)},
     };
     return fg_fields_object(r, fields, FG_COUNT(fields), false, base);
 }

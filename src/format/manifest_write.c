@@ -223,9 +223,9 @@ static void write_files(struct fg_jwrite *w, const struct fg_manifest *m)
     fg_jwrite_str(w, "logits", "h8");
     fg_jwrite_end_object(w);
     fg_jwrite_object(w, "embedding");
-    fg_jwrite_str(w, "file", m->embedding.file);
-    fg_jwrite_str(w, "dtype", "f16");
-    fg_jwrite_str(w, "sha256", m->embedding.sha256);
+    if (m->embedding.file) fg_jwrite_str(w, "file", m->embedding.file);
+    fg_jwrite_str(w, "dtype", fg_manifest_embedding_dtype(m->embedding.kind));
+    if (m->embedding.sha256) fg_jwrite_str(w, "sha256", m->embedding.sha256);
     fg_jwrite_end_object(w);
 }
 

@@ -1,6 +1,7 @@
 // model/graph.c: the forward pass and its buffers. Layers' mixers are in attention.c and
 // deltanet.c.
 #include "model/graph.h"
+#include "model/embed.h"
 #include "model/graph_impl.h"
 #include "model/rope.h"
 #include <math.h>
@@ -265,11 +266,7 @@ static int run_layers(const struct fg_model *m, struct fg_workspace *ws, const s
     const struct fg_config *c = &m->config;
     const struct fg_weights *w = &m->weights;
     const int64_t H = c->hidden, T = call->T, pos = call->spans[0].state->pos;
-    const uint64_t row_bytes = (uint64_t)H * fg_dtype_bytes(w->embed.dtype);
-    for (int64_t t = 0; t < T; t++)
-        ws->par.kernels->widen(ws->x + t * H,
-                               (const uint8_t *)w->embed.data + (uint64_t)call->ids[t] * row_bytes,
-                               w->embed.dtype, H);
+    fg_embed_rows(ws->x, &w->embed, call->ids, T, &ws->par);
     fg_graph_tap(ws, "embed", -1, pos, T, H, ws->x, H);
     for (int i = 0; i < call->n_spans && c->n_full > 0; i++) {
         const int64_t at = parts[i].t0 * (c->rot / 2);

@@ -3,6 +3,7 @@
 #include "model/layerwise.h"
 #include "base/arena.h"
 #include "base/size.h"
+#include "model/embed.h"
 #include "model/graph_impl.h"
 #include "model/rope.h"
 #include <stdlib.h>
@@ -145,12 +146,7 @@ static void parts_of(const struct fg_layerwise *lw, int64_t n, struct fg_part *p
 
 void fg_layerwise_embed(struct fg_layerwise *lw, const int32_t *ids, int64_t n, float *x)
 {
-    const struct fg_mat *e = &lw->m->weights.embed;
-    const uint64_t row_bytes = (uint64_t)e->n_in * fg_dtype_bytes(e->dtype);
-    for (int64_t t = 0; t < n * lw->seq; t++)
-        lw->ws->par.kernels->widen(x + t * e->n_in,
-                                   (const uint8_t *)e->data + (uint64_t)ids[t] * row_bytes,
-                                   e->dtype, e->n_in);
+    fg_embed_rows(x, &lw->m->weights.embed, ids, n * lw->seq, &lw->ws->par);
 }
 
 static float *norm(struct fg_layerwise *lw, const float *x, const float *w, int64_t n)

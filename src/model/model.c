@@ -116,6 +116,7 @@ static void make_digest(struct fg_model *m, const struct fg_tensor_source *src)
 static uint64_t mat_bytes(const struct fg_mat *w)
 {
     uint64_t rows = (uint64_t)w->n_out, cols = (uint64_t)w->n_in;
+    if (w->row_scale) return rows * (cols + 2);
     if (!w->lut) return rows * cols * fg_dtype_bytes(w->dtype);
     enum fg_layout l = w->lut->layout;
     uint64_t tiles = (uint64_t)(fg_layout_groups(l, w->n_out) * fg_layout_group_bytes(l, w->n_in));
@@ -150,7 +151,8 @@ static void count_bytes(struct fg_model *m)
         for (size_t j = 0; j < sizeof ranks / sizeof ranks[0]; j++)
             if (ranks[j] > m->rank_sum_max) m->rank_sum_max = ranks[j];
     }
-    bool shared = w->head.data && w->head.data == w->embed.data;
+    bool shared =
+        w->head.lut ? w->head.lut == w->embed.lut : w->head.data && w->head.data == w->embed.data;
     m->weight_bytes = m->token_bytes + (shared ? 0 : mat_bytes(&w->embed));
 }
 

@@ -28,7 +28,8 @@ struct fg_packaged {
         const char *file;
         struct fg_mat mat;
         struct fg_lut lut;
-    } * packed; // in the set's order, hence sorted; kept matrices have mat.lut NULL
+    } * packed;         // in the set's order, hence sorted; kept matrices have mat.lut NULL
+    struct fg_mat int8; // an embedding in INT8; row_scale NULL: another
     const char *text_dir;
 };
 
@@ -59,9 +60,24 @@ static void tensor_at(const void *ctx, uint64_t i, struct fg_tensor *out)
     *out = ((const struct fg_packaged *)ctx)->tensors[i];
 }
 
+static enum fg_embedding_kind embedding_kind(const struct fg_packaged *p)
+{
+    return p->build ? fg_build_embedding(p->build)->kind : fg_export_embedding(p->export_)->kind;
+}
+
 static bool find_mat(const void *ctx, const char *name, struct fg_mat *out, const char **file)
 {
     const struct fg_packaged *p = ctx;
+    if (strcmp(name, "embed_tokens") == 0) {
+        if (p->int8.row_scale) {
+            *out = p->int8;
+            *file = p->build ? fg_build_embedding(p->build)->path
+                             : fg_export_embedding(p->export_)->file;
+            return true;
+        }
+        if (embedding_kind(p) != FG_EMBEDDING_HEAD) return false;
+        name = "lm_head"; // a kept one is found among the tensors
+    }
     const struct fg_qset_mat *m = fg_qset_find_mat(p->set, name);
     if (!m) return false;
     const struct packed *packed = &p->packed[m - p->set->mats];
@@ -123,13 +139,17 @@ static struct fg_tensor of_mat(const struct fg_qset_mat *s)
     return t;
 }
 
-static struct fg_tensor of_embedding(const struct fg_packaged *p)
+// For one that is the head: the head's tensor under another name.
+static struct fg_tensor of_embedding(struct fg_packaged *p)
 {
     struct fg_tensor t = {.usable = true, .rank = 2};
+    const enum fg_embedding_kind kind = embedding_kind(p);
+    if (kind == FG_EMBEDDING_HEAD) return of_mat(fg_qset_find_mat(p->set, "lm_head"));
     if (p->build) {
         const struct fg_build_embedding *e = fg_build_embedding(p->build);
         t.dtype = FG_F16;
         t.data = e->data;
+        p->int8.row_scale = e->scale;
         t.file = e->path;
         t.shape[0] = (uint64_t)e->vocab;
         t.shape[1] = (uint64_t)e->hidden;
@@ -137,12 +157,20 @@ static struct fg_tensor of_embedding(const struct fg_packaged *p)
         const struct fg_export_embedding *e = fg_export_embedding(p->export_);
         t.usable = dtype_of(e->dtype, &t.dtype);
         t.data = e->data;
+        p->int8.row_scale = e->scale;
         t.file = e->file;
         t.shape[0] = (uint64_t)e->vocab;
         t.shape[1] = (uint64_t)e->hidden;
     }
     t.dtype_name = t.dtype == FG_F32 ? "F32" : t.dtype == FG_F16 ? "F16" : "BF16";
     t.bytes = t.shape[0] * t.shape[1] * fg_dtype_bytes(t.dtype);
+    if (kind != FG_EMBEDDING_INT8) return t;
+    t.usable = false;
+    t.dtype_name = "int8";
+    t.bytes = t.shape[0] * t.shape[1];
+    p->int8.data = t.data;
+    p->int8.n_out = (int64_t)t.shape[0];
+    p->int8.n_in = (int64_t)t.shape[1];
     return t;
 }
 
@@ -164,7 +192,7 @@ static int list_tensors(struct fg_packaged *p, struct fg_arena *arena, struct fg
         t->name = hf_name(arena, set->mats[i].name, ".weight");
         named &= t->name != NULL;
     }
-    bool has_embedding = p->build || fg_export_embedding(p->export_)->data;
+    bool has_embedding = embedding_kind(p) != FG_EMBEDDING_NONE;
     if (has_embedding) {
         *t = of_embedding(p);
         t++->name = PREFIX "embed_tokens.weight";
@@ -304,6 +332,9 @@ int fg_packaged_open(struct fg_packaged **out, struct fg_config *cfg, const char
     if (!p) return fg_fail_memory(err, "model", sizeof *p);
     int rc = fg_build_is(path) ? open_build(p, cfg, path, arena, err)
                                : open_export(p, cfg, path, model_dir, fill, pool, log, arena, err);
+    if (rc == 0 && embedding_kind(p) == FG_EMBEDDING_HEAD && !cfg->tied)
+        rc = fg_fail(err, FG_EINPUT, "weights", path, "embedding",
+                     "one of its own: the config does not tie it to the head", "the head");
     if (rc == 0 && !tiles) rc = check_memory(p, err);
     if (rc == 0) {
         p->packed = fg_arena_alloc(arena, p->set->n_mats, sizeof *p->packed);

@@ -14,6 +14,7 @@ struct fg_plan_shape fg_plan_shape_of(const struct fg_config *cfg)
         .q_rows = cfg->output_gate ? 2 * q : q,
         .kv_rows = cfg->n_kv_heads * cfg->head_dim,
         .o_cols = q,
+        .tied = cfg->tied,
     };
     if (cfg->n_linear > 0) {
         s.qkv_rows = fg_config_conv_channels(cfg);

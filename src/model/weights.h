@@ -20,6 +20,9 @@ struct fg_mat {
     const uint8_t *signs;     // rotation of its input (kernels/lut.h); NULL: none
     int64_t block;
     bool exact; // dense beside quantized ones: FP32 activations in fast mode too
+    // An embedding in INT8: data are codes [n_out][n_in], and this one F16 per row; any alignment.
+    // NULL: none. Products do not know it.
+    const void *row_scale;
 };
 
 // One layer; parts that its kind does not have are NULL. Vectors are FP32, norms with 1 already
@@ -46,7 +49,8 @@ struct fg_layer {
 };
 
 struct fg_weights {
-    struct fg_mat embed, head; // head is embed when tied
+    struct fg_mat embed,
+        head; // head is embed when tied, and when a quantized head is the embedding
     float *final_norm;
     struct fg_layer *layers; // [n_layers]
 };
@@ -65,8 +69,8 @@ struct fg_tensor {
 };
 
 // Where tensors come from. find: false when there is none of that name. at: i < count. mat: a
-// quantized matrix by canonical name ("layers.0.mlp.up_proj", "lm_head"), and its file; NULL: there
-// are none.
+// quantized matrix by canonical name ("layers.0.mlp.up_proj", "lm_head", and "embed_tokens" for one
+// that is looked up in codes or in the head's tiles), and its file; NULL: there are none.
 struct fg_tensor_source {
     const void *ctx;
     uint64_t count;

@@ -310,6 +310,7 @@ void fg_export_close(struct fg_export *e)
     free(e->small);
     free(e->rots);
     fg_npy_close(&e->embed_npy);
+    fg_embedding_int8_close(&e->embed_int8);
     fg_json_close(&e->json);
     fg_arena_free(&e->arena);
     free(e);

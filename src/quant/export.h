@@ -4,12 +4,15 @@
 // embedding and config elsewhere). Both give one struct fg_qset. Writing exports is not here.
 //
 // A directory holds layer_NN.safetensors (MLP), layer_NN_mixer.safetensors, lm_head.safetensors;
-// Forge's own also small.safetensors, embed_tokens.safetensors, config.json and export.json.
+// Forge's own also small.safetensors, embed_tokens.safetensors, config.json and export.json. An
+// embedding in INT8 is as format/embedding.h says; where lm_head.safetensors has the metadata
+// embed = head, the head is the embedding too, and there is no file of its own.
 #ifndef FG_QUANT_EXPORT_H
 #define FG_QUANT_EXPORT_H
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
+#include "format/embedding.h"
 #include "format/qset.h"
 #include "kernels/kernels.h"
 #include <stdbool.h>
@@ -67,9 +70,11 @@ const struct fg_qset *fg_export_set(const struct fg_export *e);
 int fg_export_check_codes(const struct fg_qset_mat *mat, struct fg_error *err);
 
 struct fg_export_embedding {
-    const void *data;       // [vocab][hidden], row-major, any alignment; NULL: there is none
-    enum fg_st_dtype dtype; // F16, BF16 or F32
-    int64_t vocab, hidden;
+    enum fg_embedding_kind kind;
+    const void *data;       // [vocab][hidden], row-major, any alignment; NULL of none and of HEAD
+    enum fg_st_dtype dtype; // F16, BF16 or F32; I8 of INT8
+    const void *scale;      // of INT8: [vocab] F16, any alignment
+    int64_t vocab, hidden;  // of HEAD: the head's
     const char *file;
 };
 const struct fg_export_embedding *fg_export_embedding(const struct fg_export *e);

@@ -20,6 +20,7 @@ struct fg_export {
     struct fg_checkpoint **files;
     uint64_t n_files, cap_files;
     struct fg_npy embed_npy;
+    struct fg_embedding_int8 embed_int8;
     struct fg_json json;
     struct fg_qset_mat *mats;
     struct fg_qset_small *small;

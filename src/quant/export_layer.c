@@ -258,6 +258,19 @@ static void add_rotations(struct fg_export_load *l, const struct fg_export_file 
     }
 }
 
+// The head may say that it is the embedding too.
+static void read_embed(struct fg_export_load *l, const struct fg_export_file *f)
+{
+    const char *embed = fg_export_meta(f->c, "embed");
+    if (!embed) return;
+    if (strcmp(embed, "head") != 0) {
+        fg_export_refuse(l, f->path, "embed", "head, or no such key", "%s", embed);
+        return;
+    }
+    l->e->embedding.kind = FG_EMBEDDING_HEAD;
+    l->e->embedding.file = f->path;
+}
+
 void fg_export_read_file(struct fg_export_load *l, const char *path, enum fg_export_part part,
                          int64_t layer)
 {
@@ -268,6 +281,7 @@ void fg_export_read_file(struct fg_export_load *l, const char *path, enum fg_exp
     f->path = fg_checkpoint_file(f->c, 0, NULL);
     enum family family = part == FG_PART_HEAD ? HEAD : MLP;
     read_signs(l, f);
+    if (!l->rc && part == FG_PART_HEAD) read_embed(l, f);
     if (!l->rc && part != FG_PART_HEAD) check_layer(l, f);
     if (!l->rc && part == FG_PART_MIXER) family = mixer_family(l, f);
     if (!l->rc) refuse_strangers(l, f, family);

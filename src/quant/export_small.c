@@ -195,11 +195,41 @@ static void take_embedding(struct fg_export_load *l, const struct fg_st_tensor *
                          fg_st_dtype_name(t->dtype), found);
         return;
     }
-    l->e->embedding = (struct fg_export_embedding){.data = t->data,
+    l->e->embedding = (struct fg_export_embedding){.kind = FG_EMBEDDING_DENSE,
+                                                   .data = t->data,
                                                    .dtype = t->dtype,
                                                    .vocab = (int64_t)t->shape[0],
                                                    .hidden = (int64_t)t->shape[1],
                                                    .file = t->file};
+}
+
+static void take_int8(struct fg_export_load *l, const char *path)
+{
+    struct fg_embedding_int8 *q = &l->e->embed_int8;
+    l->rc = fg_embedding_int8_open(q, path, false, l->err);
+    if (l->rc) return;
+    l->e->embedding = (struct fg_export_embedding){.kind = FG_EMBEDDING_INT8,
+                                                   .data = q->codes,
+                                                   .dtype = FG_ST_I8,
+                                                   .scale = q->scale,
+                                                   .vocab = q->vocab,
+                                                   .hidden = q->hidden,
+                                                   .file = q->path};
+}
+
+// The head is the embedding: then it is there, and no other is.
+static void take_head(struct fg_export_load *l, const char *other)
+{
+    struct fg_export_embedding *em = &l->e->embedding;
+    if (other) fg_export_refuse(l, other, NULL, "no embedding beside a head that is one", "a file");
+    for (uint64_t i = 0; i < l->e->n_mats; i++) {
+        const struct fg_qset_mat *mat = &l->e->mats[i];
+        if (strcmp(mat->name, "lm_head") != 0 || mat->file != em->file) continue;
+        em->vocab = mat->m.rows;
+        em->hidden = mat->m.cols;
+    }
+    if (!l->rc && em->vocab == 0)
+        fg_export_refuse(l, em->file, "lm_head", "the head, which is the embedding too", "none");
 }
 
 static void take_npy(struct fg_export_load *l, const char *path)
@@ -212,7 +242,8 @@ static void take_npy(struct fg_export_load *l, const char *path)
                          fg_npy_dtype_name(npy->dtype), npy->rank);
         return;
     }
-    l->e->embedding = (struct fg_export_embedding){.data = npy->data,
+    l->e->embedding = (struct fg_export_embedding){.kind = FG_EMBEDDING_DENSE,
+                                                   .data = npy->data,
                                                    .dtype = FG_ST_F16,
                                                    .vocab = (int64_t)npy->shape[0],
                                                    .hidden = (int64_t)npy->shape[1],
@@ -261,8 +292,8 @@ void fg_export_read_small(struct fg_export_load *l)
     struct fg_export *e = l->e;
     const char *dir = e->facts.dir, *path = existing(l, dir, "small.safetensors");
     const struct fg_checkpoint *own = path ? fg_export_add_file(l, path) : NULL, *rows = NULL;
-    path = existing(l, dir, "embed_tokens.safetensors");
-    if (path && !l->rc) rows = fg_export_add_file(l, path);
+    const char *rows_path = existing(l, dir, "embed_tokens.safetensors");
+    if (rows_path && !l->rc) rows = fg_export_add_file(l, rows_path);
     e->facts.n_files = e->n_files;
     for (uint64_t i = 0; i < e->n_files && !l->rc; i++) {
         uint64_t bytes;
@@ -279,6 +310,15 @@ void fg_export_read_small(struct fg_export_load *l)
     if (!e->facts.config) e->facts.config = existing(l, l->o->model_dir, "config.json");
     path = existing(l, l->o->model_dir, "embed_tokens_fp16.npy");
     if (l->rc) return;
+    if (e->embedding.kind == FG_EMBEDDING_HEAD) {
+        take_head(l, rows_path);
+        return;
+    }
+    if (rows && fg_checkpoint_find(rows, FG_EMBEDDING_CODES)) {
+        take_int8(l, rows_path);
+        if (!l->rc) check_embedding(l);
+        return;
+    }
     const struct fg_st_tensor *t =
         rows && fg_checkpoint_count(rows) ? fg_checkpoint_at(rows, 0) : NULL;
     if (!t && !path) t = find_prefixed(model, "embed_tokens.weight");

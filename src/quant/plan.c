@@ -64,6 +64,7 @@ struct fg_plan *fg_plan_new(const char *name)
     p->mix_rot = FG_MIX_BOTH;
     p->lr_rank = FG_PLAN_RANK_AUTO;
     p->lr_parts = FG_LR_GDN | FG_LR_ATTN;
+    p->embed = FG_PLAN_EMBED_F16;
     p->notes = fg_plan_no_notes();
     return p;
 }
@@ -183,6 +184,11 @@ void fg_plan_set_lr_dtype(struct fg_plan *p, enum fg_lr_dtype dtype)
     p->lr_dtype = dtype;
     drop(p, FG_WHAT_LR_DTYPE);
     forget_bytes(p);
+}
+
+void fg_plan_set_embed(struct fg_plan *p, enum fg_plan_embed embed)
+{
+    p->embed = embed;
 }
 
 // ---- resolution
@@ -415,6 +421,25 @@ static int check_bytes(const struct resolver *r)
     return refuse(r, weights ? "bytes.weights" : "bytes.factors", expected, found);
 }
 
+static int add_embedding(struct resolver *r)
+{
+    const struct fg_plan_shape *s = r->shape;
+    const enum fg_plan_embed embed = r->list->embed = r->plan->embed;
+    if (embed == FG_PLAN_EMBED_HEAD && !s->tied) {
+        int rc = refuse(r, "defaults.embed",
+                        "f16 or int8: the model's config does not tie its "
+                        "embedding to its head",
+                        "head");
+        fg_error_hint(r->err, "--embed f16 or --embed int8");
+        return rc;
+    }
+    if (embed == FG_PLAN_EMBED_HEAD) return 0;
+    if (fg_qformat_bytes(embed == FG_PLAN_EMBED_INT8 ? FG_Q_INT8 : FG_Q_F16, (uint64_t)s->vocab,
+                         (uint64_t)s->hidden, &r->list->embed_bytes))
+        return 0;
+    return refuse(r, "embed", "a size below 2^64", "more");
+}
+
 static bool is_27b(const struct fg_plan_shape *s)
 {
     return strcmp(s->architecture, "qwen3_5") == 0 && s->n_layers == 64 && s->hidden == 5120 &&
@@ -485,9 +510,7 @@ int fg_plan_resolve(struct fg_plan_list *out, const struct fg_plan *p,
     for (int64_t i = 0; i < shape->n_layers && !rc; i++)
         rc = add_layer(&r, i);
     if (!rc) rc = add_mat(&r, -1, FG_PLAN_HEAD, shape->vocab, shape->hidden);
-    if (!rc && !fg_qformat_bytes(FG_Q_F16, (uint64_t)shape->vocab, (uint64_t)shape->hidden,
-                                 &out->embed_bytes))
-        rc = refuse(&r, "embed", "a size below 2^64", "more");
+    if (!rc) rc = add_embedding(&r);
     if (!rc) rc = check_bytes(&r);
     if (rc) fg_plan_list_free(out);
     return rc;

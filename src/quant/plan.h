@@ -45,7 +45,12 @@ struct fg_plan_shape {
     int64_t qkv_rows;        // in_proj_qkv of a DeltaNet layer, from hidden
     int64_t z_rows;          // in_proj_z from hidden; out_proj is [hidden][z_rows]
     int64_t ab_rows;         // in_proj_a and in_proj_b, each from hidden: kept, never in a plan
+    bool tied;               // the head is the embedding
 };
+
+// What becomes of the embedding. int8: codes with one F16 scale per row, by 3.1's rule. head: none
+// is stored, its rows are those of the dequantized head; of tied models alone.
+enum fg_plan_embed { FG_PLAN_EMBED_F16, FG_PLAN_EMBED_INT8, FG_PLAN_EMBED_HEAD };
 
 // One matrix of a model under a plan.
 struct fg_plan_mat {
@@ -67,10 +72,11 @@ struct fg_plan_mat {
 struct fg_plan_list {
     struct fg_plan_mat *mats; // layers in order, parts in the order of the enum; the head last
     uint64_t n;
-    uint64_t weight_bytes;   // all matrices, in_proj_a/b at 2 bytes per weight included
-    uint64_t factor_bytes;   // all factors
-    uint64_t ab_bytes;       // in_proj_a and in_proj_b
-    uint64_t embed_bytes;    // the FP16 embedding, in none of the above
+    uint64_t weight_bytes; // all matrices, in_proj_a/b at 2 bytes per weight included
+    uint64_t factor_bytes; // all factors
+    uint64_t ab_bytes;     // in_proj_a and in_proj_b
+    enum fg_plan_embed embed;
+    uint64_t embed_bytes;    // of the embedding, in none of the above; 0 when it is the head
     uint64_t weights;        // elements of the matrices in the list: a/b in bytes, not in weights
     int64_t narrow_width[4]; // input widths that a plan wants rotated, but whose largest
                              // power-of-two divisor is below 8: plain
@@ -137,6 +143,8 @@ bool fg_plan_basis_of_name(const char *s, enum fg_plan_basis *out);
 bool fg_plan_mix_rot_of_name(const char *s, enum fg_plan_mix_rot *out);
 bool fg_plan_rank_of_name(const char *s, int64_t *out);
 bool fg_plan_lr_parts_of_name(const char *s, unsigned *out);
+bool fg_plan_embed_of_name(const char *s, enum fg_plan_embed *out); // "f16", "int8", "head"
+const char *fg_plan_embed_name(enum fg_plan_embed e);
 
 // Replaces what the plan says, overrides of single layers included.
 void fg_plan_set_basis(struct fg_plan *p, enum fg_plan_basis basis);
@@ -144,6 +152,7 @@ void fg_plan_set_mix_rot(struct fg_plan *p, enum fg_plan_mix_rot mix_rot);
 void fg_plan_set_lr_rank(struct fg_plan *p, int64_t rank); // or FG_PLAN_RANK_AUTO
 void fg_plan_set_lr_parts(struct fg_plan *p, unsigned parts);
 void fg_plan_set_lr_dtype(struct fg_plan *p, enum fg_lr_dtype dtype);
+void fg_plan_set_embed(struct fg_plan *p, enum fg_plan_embed embed);
 
 // The matrices of a model under the plan. Resolution of matrix i.x: the override i.x, then i.mlp or
 // i.mixer (k and v: i.kv, never i.mixer), then the default. Rotation: block = largest power of two
@@ -154,7 +163,8 @@ void fg_plan_set_lr_dtype(struct fg_plan *p, enum fg_lr_dtype dtype);
 // model other than the 64-layer 27B is the generic plan: MLP v2x64, mixers lut4, k and v int8, head
 // lut4, rank auto.
 // Errors: FG_EINPUT: a layer or matrix that the model does not have, a v2x format for an odd number
-// of rows, a plan whose "model" or "bytes" describe another one; FG_ERESOURCE. *out is then empty.
+// of rows, a plan whose "model" or "bytes" describe another one, "embed" that is the head of a
+// model that does not tie them; FG_ERESOURCE. *out is then empty.
 int fg_plan_resolve(struct fg_plan_list *out, const struct fg_plan *p,
                     const struct fg_plan_shape *shape, struct fg_error *err);
 // The plan as it stands for this model, with the model's extents and the totals of bytes: a plan

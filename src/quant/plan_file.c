@@ -18,6 +18,8 @@
 static const char *const basis_names[] = {[FG_BASIS_PLAIN] = "plain", [FG_BASIS_ONLINE] = "online"};
 static const char *const mix_rot_names[] = {
     [FG_MIX_NONE] = "none", [FG_MIX_READERS] = "readers", [FG_MIX_BOTH] = "readers+writers"};
+static const char *const embed_names[] = {
+    [FG_PLAN_EMBED_F16] = "f16", [FG_PLAN_EMBED_INT8] = "int8", [FG_PLAN_EMBED_HEAD] = "head"};
 static const struct {
     const char *name;
     unsigned bit;
@@ -48,6 +50,21 @@ bool fg_plan_mix_rot_of_name(const char *s, enum fg_plan_mix_rot *out)
     for (size_t i = 0; i < FG_COUNT(mix_rot_names); i++) {
         if (strcmp(s, mix_rot_names[i]) != 0) continue;
         *out = (enum fg_plan_mix_rot)i;
+        return true;
+    }
+    return false;
+}
+
+const char *fg_plan_embed_name(enum fg_plan_embed e)
+{
+    return embed_names[e];
+}
+
+bool fg_plan_embed_of_name(const char *s, enum fg_plan_embed *out)
+{
+    for (size_t i = 0; i < FG_COUNT(embed_names); i++) {
+        if (strcmp(s, embed_names[i]) != 0) continue;
+        *out = (enum fg_plan_embed)i;
         return true;
     }
     return false;
@@ -256,8 +273,9 @@ static void read_defaults(struct parser *p, struct json_object *obj)
         } else if (strcmp(key, "head") == 0) {
             plan->head = read_format(p, field, v);
         } else if (strcmp(key, "embed") == 0) {
-            const char *s = text_of(p, field, v, "f16");
-            if (s && strcmp(s, "f16") != 0) refuse(p, field, "f16", s);
+            const char *s = text_of(p, field, v, "f16, int8 or head");
+            if (s && !fg_plan_embed_of_name(s, &plan->embed))
+                refuse(p, field, "f16, int8 or head", s);
         } else if (strcmp(key, "basis") == 0) {
             plan->basis = read_basis(p, field, v);
         } else if (strcmp(key, "mix_rot") == 0) {
@@ -414,7 +432,7 @@ static void write_defaults(const struct fg_plan *p, struct fg_jwrite *w)
     fg_jwrite_str(w, "mixer", fg_qformat_name(p->mixer));
     fg_jwrite_str(w, "kv", fg_qformat_name(p->kv));
     fg_jwrite_str(w, "head", fg_qformat_name(p->head));
-    fg_jwrite_str(w, "embed", "f16");
+    fg_jwrite_str(w, "embed", fg_plan_embed_name(p->embed));
     fg_jwrite_str(w, "basis", fg_plan_basis_name(p->basis));
     fg_jwrite_str(w, "mix_rot", fg_plan_mix_rot_name(p->mix_rot));
     write_rank(w, "lr_rank", p->lr_rank);

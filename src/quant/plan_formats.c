@@ -94,6 +94,7 @@ int fg_plan_reformat(struct fg_plan **out, const struct fg_plan *base,
             made->lr_rank = from->lr_rank;
             made->lr_parts = from->lr_parts;
             made->lr_dtype = from->lr_dtype;
+            made->embed = from->embed;
         }
         for (uint64_t i = 0; i < from->n && ok; i++) {
             const struct fg_plan_override *o = &from->overrides[i];

@@ -41,6 +41,7 @@ struct fg_plan {
     bool rank_set; // by fg_plan_set_lr_rank
     unsigned lr_parts;
     enum fg_lr_dtype lr_dtype;
+    enum fg_plan_embed embed;
     struct fg_plan_for model;
     struct fg_plan_override *overrides; // sorted by layer, then what; each pair once
     uint64_t n, cap;

@@ -82,17 +82,24 @@ void fg_tiles_unpack_indices(uint8_t *idx, const uint8_t *group, enum fg_layout 
                              int64_t cols)
 {
     const int64_t unit_cols = fg_layout_unit_cols(l), unit_bytes = fg_layout_unit_bytes(l);
-    for (int64_t k = 0; k < cols; k++) {
-        const uint8_t *at = group + k / unit_cols * unit_bytes + 4 * lane;
-        const int c = (int)(k % unit_cols), x = c / 4, low = c % 4;
-        if (l == FG_I8)
-            idx[k] = at[c];
-        else if (l != FG_P6)
-            idx[k] = x ? at[low] >> 4 : at[low] & 15;
-        else if (x < 3)
-            idx[k] = at[64 * x + low] & 63;
-        else
-            idx[k] = (uint8_t)(at[low] >> 6 | at[64 + low] >> 6 << 2 | at[128 + low] >> 6 << 4);
+    const uint8_t *at = group + 4 * lane;
+    for (int64_t k = 0; k < cols; k += unit_cols, at += unit_bytes) {
+        uint8_t unit[16]; // one, to the end
+        for (int c = 0; c < 4; c++) {
+            if (l == FG_P6) {
+                const uint8_t a = at[c], b = at[64 + c], d = at[128 + c];
+                unit[c] = a & 63;
+                unit[4 + c] = b & 63;
+                unit[8 + c] = d & 63;
+                unit[12 + c] = (uint8_t)(a >> 6 | b >> 6 << 2 | d >> 6 << 4);
+            } else if (l == FG_I8) {
+                unit[c] = at[c];
+            } else {
+                unit[c] = at[c] & 15;
+                unit[4 + c] = at[c] >> 4;
+            }
+        }
+        memcpy(idx + k, unit, (size_t)(cols - k < unit_cols ? cols - k : unit_cols));
     }
 }
 

@@ -134,11 +134,22 @@ static int add_copies(struct fg_quantize *q, struct fg_error *err)
 {
     q->units[q->n_units++] = (struct fg_quantize_unit){
         .kind = FG_UNIT_SMALL, .file = "small.safetensors", .payload = q->info.small_bytes};
+    if (q->list.embed == FG_PLAN_EMBED_HEAD) return 0;
     struct fg_quantize_unit *embed = &q->units[q->n_units++];
     *embed = (struct fg_quantize_unit){
-        .kind = FG_UNIT_EMBED, .file = "embed_tokens.safetensors", .payload = q->list.embed_bytes};
+        .kind = FG_UNIT_EMBED, .file = FG_QUANTIZE_EMBED_FILE, .payload = q->list.embed_bytes};
     q->info.embed_bytes = q->list.embed_bytes;
     return source_bytes_of(q, "embed_tokens", &embed->source_bytes, err);
+}
+
+// The head, which was added last, to the place before the layers.
+static void move_head(struct fg_quantize *q)
+{
+    const struct fg_quantize_unit head = q->units[q->n_units - 1];
+    uint64_t at = q->n_units - 1;
+    for (; at > 0 && q->units[at - 1].kind != FG_UNIT_SMALL; at--)
+        q->units[at] = q->units[at - 1];
+    q->units[at] = head;
 }
 
 static int list_units(struct fg_quantize *q, struct fg_error *err)
@@ -162,6 +173,7 @@ static int list_units(struct fg_quantize *q, struct fg_error *err)
                       m->layer, at, n, err);
         at += n;
     }
+    if (!rc && fg_quantize_head_first(q)) move_head(q);
     // The stream of calibration passes a layer's mixer first.
     for (uint64_t i = 0; i + 1 < q->n_units; i++) {
         struct fg_quantize_unit *u = &q->units[i];
@@ -250,6 +262,8 @@ static int plan_digest(const struct fg_quantize *q, char hex[FG_SHA256_HEX], str
                       fg_qformat_name(m->format), m->site ? m->site : "plain", m->block, m->seed,
                       m->rank, m->lr_dtype == FG_LR_I8 ? " i8" : "");
     }
+    if (q->list.embed != FG_PLAN_EMBED_F16)
+        fg_buf_printf(&text, "embed %s\n", fg_plan_embed_name(q->list.embed));
     int rc = text.failed || !fg_sha256_hex(text.data, text.len, hex)
                  ? fg_fail_memory(err, FG_QUANTIZE_WHAT, text.len)
                  : 0;
@@ -396,8 +410,8 @@ static int run_unit(struct fg_quantize *q, uint64_t i, struct fg_error *err)
 {
     struct fg_quantize_unit *u = &q->units[i];
     const bool in_layer = u->kind == FG_UNIT_MLP || u->kind == FG_UNIT_MIXER;
-    int rc = 0;
-    if (u->done && q->walk && in_layer && u->layer >= q->walked)
+    int rc = fg_quantize_ready_walk(q, u, err);
+    if (!rc && u->done && q->walk && in_layer && u->layer >= q->walked)
         rc = fg_quantize_walk_restore(q, u, &u->done, err);
     if (!rc && !u->done) {
         const uint64_t before = q->done_bytes;
@@ -407,6 +421,7 @@ static int run_unit(struct fg_quantize *q, uint64_t i, struct fg_error *err)
         q->info.n_done++;
         rc = fg_quantize_save_state(q, err);
     }
+    if (u->kind == FG_UNIT_HEAD && fg_quantize_head_first(q)) fg_quantize_end_walk(q);
     const bool last = i + 1 == q->n_units || u[1].layer != u->layer;
     if (!rc && q->walk && in_layer && last)
         rc = fg_quantize_walk_leave(q, u->layer, i + 1 < q->n_units, err);
@@ -423,7 +438,6 @@ int fg_quantize_run(struct fg_quantize *q, struct fg_error *err)
     if (rc || q->info.finished) return rc;
     rc = fg_quantize_save_state(q, err);
     if (!rc) rc = fg_quantize_write_texts(q, err);
-    if (!rc && q->o.method == FG_QUANTIZE_GPTQ) rc = fg_quantize_start_walk(q, err);
     for (uint64_t i = 0; i < q->n_units && !rc; i++)
         rc = run_unit(q, i, err);
     q->info.seconds = fg_clock() - start;

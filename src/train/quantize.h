@@ -9,7 +9,9 @@
 //   lm_head.safetensors         lm_head.*
 //   small.safetensors           norms, biases, convolutions, gates, in_proj_a and in_proj_b under
 //                               their HF names, unchanged
-//   embed_tokens.safetensors    embed_tokens.weight F16 [vocab][hidden]
+//   embed_tokens.safetensors    embed_tokens.weight F16 [vocab][hidden], or in INT8 as
+//                               format/embedding.h says, or not there: lm_head.safetensors then has
+//                               the metadata embed = head
 //   config.json and tokenizer files as the source has them (a GGUF's as model/import.h makes them)
 //   export.json                 plan, options, identity of the source, log per matrix, digests; the
 //                               last file to appear. Of a job for some matrices only (--layers,

@@ -180,6 +180,7 @@ static void add_metadata(struct bundle *b, const struct sites *s)
     add_pair(b, "signs", "", "splitmix64");
     if (u->kind == FG_UNIT_HEAD) {
         add_pair(b, "format", "", "%s", fg_qformat_name(b->mats[0]->format));
+        if (b->q->list.embed == FG_PLAN_EMBED_HEAD) add_pair(b, "embed", "", "head");
         return;
     }
     add_pair(b, "layer", "", "%" PRId64, u->layer);
@@ -219,12 +220,14 @@ static int make_matrix(struct fg_quantize *q, const struct fg_plan_mat *m,
 {
     bool found = false;
     const double start = fg_clock();
+    const bool keep = m->layer < 0 ? fg_quantize_head_first(q) : q->walk != NULL;
     int rc = 0;
-    if (q->walk && m->layer >= 0) rc = fg_quantize_load_mat(q, m, r, &found, err);
+    if (keep) rc = fg_quantize_load_mat(q, m, r, &found, err);
     if (rc || found) return rc;
-    rc = fg_quantize_fit(q, m, r, err);
+    if (q->walk && m->layer < 0) rc = fg_quantize_walk_to(q, q->source.config->n_layers, err);
+    if (!rc) rc = fg_quantize_fit(q, m, r, err);
     r->log.seconds = fg_clock() - start;
-    if (!rc && q->walk && m->layer >= 0) rc = fg_quantize_save_mat(q, m, r, err);
+    if (!rc && keep) rc = fg_quantize_save_mat(q, m, r, err);
     return rc;
 }
 
@@ -235,8 +238,7 @@ static int fit_matrix(struct bundle *b, uint64_t at, struct fg_error *err)
     struct fg_quantize_result *r = &b->results[b->n];
     uint64_t before = q->done_bytes;
     int rc = fg_quantize_tick(q, m->name, err);
-    if (!rc && q->walk)
-        rc = fg_quantize_walk_to(q, m->layer < 0 ? q->source.config->n_layers : m->layer, err);
+    if (!rc && q->walk && m->layer >= 0) rc = fg_quantize_walk_to(q, m->layer, err);
     if (!rc) rc = make_matrix(q, m, r, err);
     if (!rc && q->walk) rc = fg_quantize_walk_past(q, m, r, err);
     if (rc) return rc;
@@ -454,9 +456,12 @@ int fg_quantize_write_unit(struct fg_quantize *q, struct fg_quantize_unit *u, st
 {
     char *path = path_of(q, u->file, err);
     if (!path) return FG_ERESOURCE;
-    int rc = u->kind == FG_UNIT_SMALL   ? write_small(q, u, path, err)
-             : u->kind == FG_UNIT_EMBED ? write_embedding(q, u, path, err)
-                                        : write_mats(q, u, path, err);
+    int rc = u->kind == FG_UNIT_SMALL ? write_small(q, u, path, err)
+             : u->kind == FG_UNIT_EMBED
+                 ? q->list.embed == FG_PLAN_EMBED_INT8
+                       ? fg_quantize_write_embed_int8(q, path, &u->bytes, err)
+                       : write_embedding(q, u, path, err)
+                 : write_mats(q, u, path, err);
     free(path);
     u->done = rc == 0;
     return rc;

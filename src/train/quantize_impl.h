@@ -4,6 +4,7 @@
 #include "base/buf.h"
 #include "base/hash.h"
 #include "base/jwrite.h"
+#include "format/embedding.h"
 #include "format/qmat.h"
 #include "format/st_file.h"
 #include "quant/export.h"
@@ -18,6 +19,7 @@
 
 #define FG_QUANTIZE_WHAT "quantize"
 #define FG_QUANTIZE_OPTIONS_MAX 32
+#define FG_QUANTIZE_EMBED_FILE "embed_tokens.safetensors"
 #define FG_QUANTIZE_BLOCK 128 // columns of GPTQ between two updates of the rest
 
 // One file of the export, and how it comes about.
@@ -136,8 +138,14 @@ int fg_quantize_unpack(struct fg_quantize *q, const struct fg_plan_mat *m,
 // quantize_walk.c: opens what GPTQ needs besides the source, and closes it.
 int fg_quantize_open_calib(struct fg_quantize *q, struct fg_error *err);
 void fg_quantize_close_walk(struct fg_quantize *q);
-// Starts the walk, from the residual that an earlier run saved.
+// Starts the walk: from the embedding as it is stored, or from the residual that an earlier run
+// saved.
 int fg_quantize_start_walk(struct fg_quantize *q, struct fg_error *err);
+// Makes sure that the walk that unit u needs is there. A head that comes first has one of its own,
+// through the unquantized model.
+int fg_quantize_ready_walk(struct fg_quantize *q, struct fg_quantize_unit *u, struct fg_error *err);
+// Behind a head that came first: its walk ends.
+void fg_quantize_end_walk(struct fg_quantize *q);
 // Brings the walk to the layer of matrices that come next, and passes a finished matrix on to it.
 int fg_quantize_walk_to(struct fg_quantize *q, int64_t layer, struct fg_error *err);
 int fg_quantize_walk_past(struct fg_quantize *q, const struct fg_plan_mat *m,
@@ -164,6 +172,24 @@ void fg_quantize_drop_mats(const struct fg_quantize *q, int64_t layer);
 int fg_quantize_write_unit(struct fg_quantize *q, struct fg_quantize_unit *u, struct fg_error *err);
 // Config, tokenizer and template.
 int fg_quantize_write_texts(struct fg_quantize *q, struct fg_error *err);
+
+// quantize_embed.c: the file of an embedding in INT8.
+int fg_quantize_write_embed_int8(struct fg_quantize *q, const char *path, uint64_t *bytes,
+                                 struct fg_error *err);
+// The head is the embedding too, and the stream starts from it: it is quantized before the layers.
+bool fg_quantize_head_first(const struct fg_quantize *q);
+// Whether such a head, finished, is still in state/: what the stream starts from is read there.
+int fg_quantize_head_kept(const struct fg_quantize *q, bool *found, struct fg_error *err);
+// The embedding as it is stored, where the stream starts from it; `given` false: from the source's.
+struct fg_quantize_rows {
+    bool given;
+    struct fg_qmat m;
+    struct fg_quantize_result head;
+    struct fg_embedding_int8 int8;
+};
+int fg_quantize_open_rows(struct fg_quantize *q, struct fg_quantize_rows *out,
+                          struct fg_error *err);
+void fg_quantize_close_rows(struct fg_quantize_rows *r); // also after a failure; zeroed is fine
 
 // quantize_state.c: the output directory.
 // What an earlier run left, into units, log and info; FG_EINTEGRITY when its options differ.

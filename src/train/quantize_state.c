@@ -349,7 +349,8 @@ static bool is_state_file(const char *name, size_t n)
     static const char end[] = ".safetensors";
     const size_t tail = sizeof end - 1;
     if (n <= tail || strncmp(name + n - tail, end, tail) != 0) return false;
-    return strncmp(name, "h-", 2) == 0 || strncmp(name, "layers.", 7) == 0;
+    return strncmp(name, "h-", 2) == 0 || strncmp(name, "layers.", 7) == 0 ||
+           strncmp(name, "lm_head.", 8) == 0;
 }
 
 // Temporary files ".NAME.xxxxxxxx" (struct fg_atomic) of killed runs; with `all` the files too.

@@ -10,6 +10,11 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+// A head that serves as the embedding too has errors in two places. As a head they count by the H
+// of its inputs; as an embedding all columns count alike. GPTQ minimizes by H + a mean(diag H) I,
+// which is H / mean(diag H) + a I but for a factor; this is a.
+#define HEAD_RIDGE 0.25
+
 int fg_quantize_open_calib(struct fg_quantize *q, struct fg_error *err)
 {
     const struct fg_quantize_options *o = &q->o;
@@ -71,26 +76,58 @@ static char *residual_path(const struct fg_quantize *q, int64_t layer, struct fg
     return path;
 }
 
-int fg_quantize_start_walk(struct fg_quantize *q, struct fg_error *err)
+// `unquantized`: from the source's embedding, whatever the plan makes of it.
+static int start_walk(struct fg_quantize *q, bool unquantized, struct fg_error *err)
 {
     char id[FG_SHA256_HEX];
     int rc = 0;
-    if (q->source.gguf) rc = fg_model_open(&q->dense, q->o.model, false, q->o.log, err);
+    struct fg_quantize_rows rows = {0};
+    if (q->source.gguf && !q->dense)
+        rc = fg_model_open(&q->dense, q->o.model, false, q->o.log, err);
+    if (!rc && !unquantized) rc = fg_quantize_open_rows(q, &rows, err);
     const struct fg_walk_options wo = {.model = q->dense ? q->dense : q->source.model,
                                        .calib = &q->calib,
                                        .kernels = q->o.kernels,
                                        .pool = q->o.pool,
                                        .bf16_state = q->o.bf16_state,
                                        .batch = q->o.batch,
+                                       .embed = rows.given ? &rows.m : NULL,
+                                       .head_ridge =
+                                           q->list.embed == FG_PLAN_EMBED_HEAD ? HEAD_RIDGE : 0,
                                        .tick = on_tick,
                                        .ctx = q};
     if (!rc) rc = fg_walk_new(&q->walk, &wo, err);
-    if (rc || q->walked == 0) return rc;
+    fg_quantize_close_rows(&rows);
+    if (rc || unquantized || q->walked == 0) return rc;
     char *path = residual_path(q, q->walked, err);
     rc = path ? fg_quantize_job_id(q, id, err) : FG_ERESOURCE;
     if (!rc) rc = fg_walk_load(q->walk, path, id, err);
     free(path);
     return rc;
+}
+
+int fg_quantize_start_walk(struct fg_quantize *q, struct fg_error *err)
+{
+    return start_walk(q, false, err);
+}
+
+void fg_quantize_end_walk(struct fg_quantize *q)
+{
+    fg_walk_free(q->walk);
+    q->walk = NULL;
+    fg_gptq_factor_free(&q->factor); // the next walk counts its sites from the start
+}
+
+int fg_quantize_ready_walk(struct fg_quantize *q, struct fg_quantize_unit *u, struct fg_error *err)
+{
+    int rc = 0;
+    if (q->o.method != FG_QUANTIZE_GPTQ || u->kind == FG_UNIT_SMALL || u->kind == FG_UNIT_EMBED)
+        return 0;
+    if (u->kind != FG_UNIT_HEAD || !fg_quantize_head_first(q))
+        return q->walk ? 0 : fg_quantize_start_walk(q, err);
+    if (u->done && q->walked == 0) rc = fg_quantize_head_kept(q, &u->done, err);
+    if (rc || u->done || fg_qformat_is_kept(q->list.mats[u->first].format)) return rc;
+    return start_walk(q, true, err);
 }
 
 int fg_quantize_walk_to(struct fg_quantize *q, int64_t layer, struct fg_error *err)
@@ -142,6 +179,7 @@ int fg_quantize_walk_leave(struct fg_quantize *q, int64_t layer, bool more, stru
     }
     if (!rc) {
         if (before > 0) unlink(old);
+        if (before == 0) fg_quantize_drop_mats(q, -1); // the stream has started
         fg_quantize_drop_mats(q, layer);
     }
     free(path);

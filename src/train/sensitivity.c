@@ -65,6 +65,7 @@ int fg_sensitivity_run(const struct fg_sensitivity_options *o, struct fg_error *
     struct fg_quantize_options qo = o->quantize;
     qo.method = FG_QUANTIZE_GPTQ;
     qo.output = NULL;
+    qo.source_stream = true; // nothing is replaced, and the embedding is the source's
     int rc = fg_quantize_open(&s.q, &qo, err);
     if (rc) return rc;
     rc = fg_quantize_start_walk(s.q, err);

@@ -5,6 +5,7 @@
 #include "base/num.h"
 #include "model/graph.h"
 #include "model/layerwise.h"
+#include "quant/dequant.h"
 #include "quant/signs.h"
 #include "train/walk_impl.h"
 #include <inttypes.h>
@@ -110,6 +111,13 @@ static int64_t batch_at(const struct fg_walk *w, int64_t i)
 
 // ---- making one
 
+// As model/embed.h gives them while running: the same product.
+static void embed_rows(const struct fg_qmat *m, const int32_t *ids, int64_t n, float *x)
+{
+    for (int64_t t = 0; t < n; t++)
+        fg_qmat_dequantize(x + t * m->cols, m, ids[t], (int64_t)ids[t] + 1);
+}
+
 int fg_walk_new(struct fg_walk **out, const struct fg_walk_options *o, struct fg_error *err)
 {
     const struct fg_config *c = &o->model->config;
@@ -145,7 +153,10 @@ int fg_walk_new(struct fg_walk **out, const struct fg_walk_options *o, struct fg
     for (int64_t i = 0; i < cal->n && !rc; i += w->o.batch) {
         const int64_t b = batch_at(w, i);
         float *x = w->h ? w->h + i * (int64_t)each : w->x;
-        fg_layerwise_embed(w->lw, cal->ids + i * cal->seq, b, x);
+        if (o->embed)
+            embed_rows(o->embed, cal->ids + i * cal->seq, b * cal->seq, x);
+        else
+            fg_layerwise_embed(w->lw, cal->ids + i * cal->seq, b, x);
         store(w, i, b, x);
     }
     if (rc) {
@@ -420,6 +431,15 @@ static float *rows_of(struct fg_walk *w, enum fg_walk_group group, const float *
     }
 }
 
+static void add_ridge(struct fg_hessian *h, double share)
+{
+    double trace = 0;
+    for (int64_t i = 0; i < h->n; i++)
+        trace += h->H[i * h->n + i];
+    for (int64_t i = 0; i < h->n; i++)
+        h->H[i * h->n + i] += share * (trace / (double)h->n);
+}
+
 static int sum(struct fg_walk *w, enum fg_walk_group group, struct capture *c, struct fg_error *err)
 {
     static const char *const names[] = {"",
@@ -438,6 +458,7 @@ static int sum(struct fg_walk *w, enum fg_walk_group group, struct capture *c, s
     if (!rc && c->n > 0) rc = flush(w, c, err);
     if (rc) return rc;
     fg_hessian_finish(&w->hessian, w->o.pool);
+    if (group == FG_WALK_HEAD && w->o.head_ridge > 0) add_ridge(&w->hessian, w->o.head_ridge);
     rotate(w, c, w->held, c->n_held * cal->seq);
     return 0;
 }

@@ -9,6 +9,7 @@
 #define FG_TRAIN_WALK_H
 #include "base/error.h"
 #include "base/thread.h"
+#include "format/qmat.h"
 #include "kernels/kernels.h"
 #include "model/model.h"
 #include "quant/hessian.h"
@@ -24,8 +25,11 @@ struct fg_walk_options {
     const struct fg_calib *calib;
     const struct fg_kernels *kernels;
     struct fg_pool *pool;
-    bool bf16_state; // the residual is kept in BF16
-    int64_t batch;   // rows of calibration per forward call; 0: about 1,024 tokens
+    bool bf16_state;             // the residual is kept in BF16
+    int64_t batch;               // rows of calibration per forward call; 0: about 1,024 tokens
+    const struct fg_qmat *embed; // the stream starts from its rows; NULL: from the model's. Read by
+                                 // fg_walk_new alone
+    double head_ridge;           // so much of mean(diag H) is added to the diagonal of the head's H
     // Asked between pieces of work, with what they are; other than 0 ends the call with it.
     int (*tick)(void *ctx, const char *item, struct fg_error *err);
     void *ctx;

@@ -161,7 +161,7 @@ static void keeps_the_weights(void **state)
     for (int64_t i = 0; i < em->vocab * em->hidden; i++) {
         uint16_t h;
         memcpy(&h, (const uint8_t *)em->data + 2 * i, sizeof h);
-        assert_int_equal(rows->data[i], fg_f16_of_f32(fg_bf16_to_f32(h)));
+        assert_int_equal(((const uint16_t *)rows->data)[i], fg_f16_of_f32(fg_bf16_to_f32(h)));
     }
     fg_build_close(b);
     fg_convert_result_free(&r);

@@ -192,6 +192,6 @@ done
 "$FORGE" plan show --plan release-0.1 > "$TMP/shown.json"
 [ "$("$FORGE" plan size --plan "$TMP/shown.json" -m "$GOLDEN/configs/qwen3.8-27b.json" | grep -c 9737787552)" = 1 ] ||
     fail "a shown plan means something else"
-[ "$("$FORGE" plan show -m "$model" | wc -l)" = 27 ] || fail "forge plan show"
+[ "$("$FORGE" plan show -m "$model" | wc -l)" = 28 ] || fail "forge plan show"
 refused 2 'model.layers' "$FORGE" plan size --plan u48 -m "$model"
 echo "killed $killed of 20 while running, of $took ms"

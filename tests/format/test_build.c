@@ -88,7 +88,8 @@ static void opens(void **state)
     const struct fg_build_embedding *e = fg_build_embedding(b);
     assert_int_equal(e->vocab, 40);
     assert_int_equal(e->hidden, 32);
-    assert_int_equal(e->data[1], 0x3001);
+    assert_int_equal(e->kind, FG_EMBEDDING_DENSE);
+    assert_int_equal(((const uint16_t *)e->data)[1], 0x3001);
     assert_string_equal(e->path + strlen(e->path) - 22, "/embed_tokens_fp16.npy");
     fg_build_close(b);
     fg_build_close(NULL);
@@ -288,6 +289,65 @@ static void files_that_changed(void **state)
     remake();
 }
 
+// An embedding in INT8, and none where the head is it.
+static void other_embeddings(void **state)
+{
+    (void)state;
+    struct bd_build was = hybrid;
+    struct fg_error err = {0};
+    struct fg_embedding_int8 q;
+    char path[600], sha[FG_SHA256_HEX];
+    snprintf(path, sizeof path, "%s/model/rows.safetensors", hybrid.dir);
+    hybrid.m.embedding.kind = FG_EMBEDDING_INT8;
+    hybrid.m.embedding.file = "../model/rows.safetensors";
+    hybrid.m.embedding.sha256 = sha;
+    static const uint64_t shapes[][2] = {{40, 32}, {40, 33}, {41, 32}};
+    for (size_t i = 0; i < FG_COUNT(shapes); i++) {
+        static int8_t codes[41 * 33];
+        uint16_t scales[41];
+        struct fg_st_stream *s = NULL;
+        for (int k = 0; k < 41; k++)
+            scales[k] = (uint16_t)(0x3C00 + k);
+        codes[33] = -5;
+        bd_ok(fg_embedding_int8_stream(&s, path, shapes[i][0], shapes[i][1], "0", &err), &err);
+        bd_ok(fg_st_stream_add(s, codes, shapes[i][0] * shapes[i][1], &err), &err);
+        bd_ok(fg_st_stream_add(s, scales, shapes[i][0] * 2, &err), &err);
+        bd_ok(fg_st_stream_commit(s, NULL, &err), &err);
+        bd_ok(fg_sha256_file(path, sha, &err), &err);
+        bd_write_manifest(&hybrid);
+        if (i > 0) {
+            refused(false, FG_EINPUT, "embed_tokens.int8");
+            continue;
+        }
+        struct fg_build *b = open_good(hybrid.dir, true);
+        const struct fg_build_embedding *e = fg_build_embedding(b);
+        assert_int_equal(e->kind, FG_EMBEDDING_INT8);
+        assert_int_equal(((const int8_t *)e->data)[33], -5);
+        assert_int_equal(((const uint8_t *)e->scale)[2], 1);
+        fg_build_close(b);
+        bd_ok(fg_embedding_int8_open(&q, path, true, &err), &err);
+        fg_embedding_int8_close(&q);
+    }
+    sha[0] = sha[0] == '0' ? '1' : '0';
+    bd_write_manifest(&hybrid);
+    refused(true, FG_EINTEGRITY, "/embedding/sha256");
+    hybrid.m.embedding.file = "../model/embed_tokens_fp16.npy";
+    bd_write_manifest(&hybrid);
+    refused(false, FG_EINPUT, "embed_tokens_fp16.npy"); // not in INT8
+    hybrid.m.embedding.kind = FG_EMBEDDING_HEAD;
+    hybrid.m.embedding.file = hybrid.m.embedding.sha256 = NULL;
+    bd_write_manifest(&hybrid);
+    assert_int_equal(unlink(hybrid.embedding), 0);
+    struct fg_build *b = open_good(hybrid.dir, true);
+    const struct fg_build_embedding *e = fg_build_embedding(b);
+    assert_int_equal(e->kind, FG_EMBEDDING_HEAD);
+    assert_null(e->data);
+    assert_int_equal(e->vocab, 40);
+    fg_build_close(b);
+    hybrid = was;
+    remake();
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +355,7 @@ int main(void)
         cmocka_unit_test(opens_dense),
         cmocka_unit_test(differs_from_the_manifest),
         cmocka_unit_test(files_that_changed),
+        cmocka_unit_test(other_embeddings),
     };
     scratch_open(&tmp);
     remake();

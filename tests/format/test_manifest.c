@@ -120,7 +120,9 @@ static void same(const struct fg_manifest *a, const struct fg_manifest *b)
     assert_true(a->head.bytes == b->head.bytes);
     assert_string_equal(a->head.id, b->head.id);
     assert_int_equal(a->head.rms1p, b->head.rms1p);
-    assert_string_equal(a->embedding.file, b->embedding.file);
+    assert_int_equal(a->embedding.kind, b->embedding.kind);
+    assert_int_equal(a->embedding.file != NULL, b->embedding.file != NULL);
+    if (a->embedding.file) assert_string_equal(a->embedding.file, b->embedding.file);
 }
 
 static void round_trips(void **state)
@@ -144,6 +146,11 @@ static void round_trips(void **state)
             memset(b.m.pkv_len, 0, sizeof b.m.pkv_len);
             memset(b.m.prefill_rows, 0, sizeof b.m.prefill_rows);
             b.m.n_taps = 0;
+            b.m.embedding.kind = FG_EMBEDDING_INT8;
+        }
+        if (i == 3) {
+            b.m.embedding.kind = FG_EMBEDDING_HEAD;
+            b.m.embedding.file = b.m.embedding.sha256 = NULL;
         }
         bd_ok(fg_manifest_write(&b.m, path, &err), &err);
         bd_ok(fg_manifest_open(&m, path, &err), &err);
@@ -439,6 +446,11 @@ static void rules(void **state)
         {"../model/embed.npy", "model/x", "/embedding/file"},
         {"../model/embed.npy", "../model/", "/embedding/file"},
         {"\"dtype\": \"f16\"", "\"dtype\": \"bf16\"", "/embedding/dtype"},
+        {"\"dtype\": \"f16\"", "\"dtype\": 8", "/embedding/dtype"},
+        {"\"dtype\": \"f16\"", "\"dtype\": \"head\"", "/embedding/file"},
+        {"\"file\": \"../model/embed.npy\", \"dtype\": \"f16\"", "\"dtype\": \"head\"",
+         "/embedding/sha256"},
+        {"\"file\": \"../model/embed.npy\", ", "", "/embedding/file"},
     };
     for (size_t i = 0; i < FG_COUNT(cases); i++) {
         replaced(cases[i][0], cases[i][1], cases[i][2]);

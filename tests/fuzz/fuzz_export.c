@@ -59,6 +59,24 @@ int LLVMFuzzerInitialize(int *argc, char ***argv)
     return 0;
 }
 
+// An embedding of its own; a head that is one is among the matrices.
+static void read_embedding(const struct fg_export *e)
+{
+    const struct fg_export_embedding *em = fg_export_embedding(e);
+    if (em->kind == FG_EMBEDDING_HEAD && !fg_qset_find_mat(fg_export_set(e), "lm_head")) abort();
+    if (em->kind != FG_EMBEDDING_INT8) return;
+    const struct fg_qmat m = {.format = FG_Q_INT8,
+                              .rows = em->vocab,
+                              .cols = em->hidden,
+                              .codes = em->data,
+                              .scale = em->scale};
+    float *row = malloc((size_t)m.cols * sizeof *row);
+    if (!row) abort();
+    fg_qmat_dequantize(row, &m, 0, 1);
+    fg_qmat_dequantize(row, &m, m.rows - 1, m.rows);
+    free(row);
+}
+
 static void read_all(const struct fg_export *e)
 {
     const struct fg_qset *s = fg_export_set(e);
@@ -94,6 +112,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     write_all(name, data + 1, n - 1);
     if (fg_export_open(&e, dir, &o, &err) == 0) {
         read_all(e);
+        read_embedding(e);
         fg_export_close(e);
     }
     remove_one(name);

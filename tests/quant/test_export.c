@@ -463,6 +463,45 @@ static void embedding_dtype(struct export_build *b)
     eb_find(eb_file(b, "embed_tokens.safetensors"), "embed_tokens.weight")->dtype = FG_ST_I16;
 }
 
+static void embedding_beside_the_head(struct export_build *b)
+{
+    eb_meta(b, eb_file(b, "lm_head.safetensors"), "embed", "head");
+}
+static struct eb_file *embedding_int8(struct export_build *b)
+{
+    struct eb_file *f = eb_file(b, "embed_tokens.safetensors");
+    eb_remove(f, "embed_tokens.weight");
+    eb_add(b, f, FG_EMBEDDING_CODES, FG_ST_I8, 96, 32, NULL);
+    uint8_t *scale = eb_add(b, f, FG_EMBEDDING_SCALE, FG_ST_F16, 96, 0, NULL);
+    for (int i = 0; i < 96; i++)
+        scale[2 * i] = (uint8_t)(i + 1);
+    return f;
+}
+static void embed_scale_zero(struct export_build *b)
+{
+    eb_data(embedding_int8(b), FG_EMBEDDING_SCALE)[2 * 17] = 0;
+}
+static void int8_scale_count(struct export_build *b)
+{
+    eb_find(embedding_int8(b), FG_EMBEDDING_SCALE)->shape[0] = 95;
+}
+static void embed_without_scale(struct export_build *b)
+{
+    eb_remove(embedding_int8(b), FG_EMBEDDING_SCALE);
+}
+static void int8_shape(struct export_build *b)
+{
+    eb_find(embedding_int8(b), FG_EMBEDDING_CODES)->shape[1] = 31;
+}
+static void int8_stranger(struct export_build *b)
+{
+    eb_add(b, embedding_int8(b), "embed_tokens.lut", FG_ST_F16, 16, 0, NULL);
+}
+static void int8_dtype(struct export_build *b)
+{
+    eb_find(embedding_int8(b), FG_EMBEDDING_CODES)->dtype = FG_ST_U8;
+}
+
 static const struct damage damages[] = {
     {"layer_02.safetensors", "", "", .harm = drop_mlp},
     {"layer_03_mixer.safetensors", "", "", .harm = drop_mixer},
@@ -528,6 +567,15 @@ static const struct damage damages[] = {
     {"small.safetensors", "model.norm.weight", "I16", .harm = norm_dtype},
     {"embed_tokens.safetensors", "[96, 32]", "[95, 32]", .harm = embedding_shape},
     {"embed_tokens.safetensors", "embed_tokens.weight", "I16", .harm = embedding_dtype},
+    {"embed_tokens.safetensors", "no embedding beside a head", "a file",
+     .harm = embedding_beside_the_head},
+    {"lm_head.safetensors", "embed", "table", .key = "embed", .value = "table"},
+    {"embed_tokens.safetensors", "embed_tokens.scale[17]", "0", .harm = embed_scale_zero},
+    {"embed_tokens.safetensors", "embed_tokens.scale", "[95]", .harm = int8_scale_count},
+    {"embed_tokens.safetensors", "embed_tokens.scale", "none", .harm = embed_without_scale},
+    {"embed_tokens.safetensors", "[96, 32]", "[96, 31]", .harm = int8_shape},
+    {"embed_tokens.safetensors", "embed_tokens.lut", "another tensor", .harm = int8_stranger},
+    {"embed_tokens.safetensors", "embed_tokens.int8", "U8", .harm = int8_dtype},
 };
 
 static void names_what_is_damaged(void **state)
@@ -562,6 +610,47 @@ static void names_what_is_damaged(void **state)
         }
         eb_free(&b);
     }
+    fg_export_close(from);
+}
+
+static void other_embeddings_are_read(void **state)
+{
+    (void)state;
+    struct fg_export *from = open_at(FOREIGN_DIR, FOREIGN_MODEL, NULL), *e;
+    struct export_build b;
+    struct fg_error err = {0};
+    char dir[300];
+    snprintf(dir, sizeof dir, "%s/int8", tmp.dir);
+    eb_from(&b, from, false, false);
+    eb_data(embedding_int8(&b), FG_EMBEDDING_CODES)[32 * 95 + 31] = 0x81;
+    assert_int_equal(eb_write(&b, dir, &err), 0);
+    eb_free(&b);
+    e = open_at(dir, NULL, NULL);
+    const struct fg_export_embedding *em = fg_export_embedding(e);
+    assert_int_equal(em->kind, FG_EMBEDDING_INT8);
+    assert_int_equal(em->dtype, FG_ST_I8);
+    assert_int_equal(em->vocab, 96);
+    assert_int_equal(((const int8_t *)em->data)[32 * 95 + 31], -127);
+    assert_int_equal(((const uint8_t *)em->scale)[2 * 95], 96);
+    fg_export_close(e);
+
+    snprintf(dir, sizeof dir, "%s/head", tmp.dir);
+    eb_from(&b, from, false, false);
+    eb_meta(&b, eb_file(&b, "lm_head.safetensors"), "embed", "head");
+    struct eb_file *rows = eb_file(&b, "embed_tokens.safetensors");
+    rows->left_out = true;
+    assert_int_equal(eb_write(&b, dir, &err), 0);
+    eb_free(&b);
+    e = open_at(dir, NULL, NULL);
+    em = fg_export_embedding(e);
+    assert_int_equal(em->kind, FG_EMBEDDING_HEAD);
+    assert_null(em->data);
+    assert_int_equal(em->vocab, 96);
+    assert_int_equal(em->hidden, 32);
+    fg_export_close(e);
+    e = open_at(dir, FOREIGN_MODEL, NULL); // the model's is not looked at
+    assert_int_equal(fg_export_embedding(e)->kind, FG_EMBEDDING_HEAD);
+    fg_export_close(e);
     fg_export_close(from);
 }
 
@@ -649,8 +738,8 @@ int main(void)
         cmocka_unit_test(means_what_numpy_says),   cmocka_unit_test(tells_facts_of_the_original),
         cmocka_unit_test(opens_without_a_model),   cmocka_unit_test(own_layout_reads_back),
         cmocka_unit_test(int8_factors_read_back),  cmocka_unit_test(names_what_is_damaged),
-        cmocka_unit_test(checks_codes_when_asked), cmocka_unit_test(opens_what_is_there),
-        cmocka_unit_test(reads_export_json),
+        cmocka_unit_test(checks_codes_when_asked), cmocka_unit_test(other_embeddings_are_read),
+        cmocka_unit_test(opens_what_is_there),     cmocka_unit_test(reads_export_json),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

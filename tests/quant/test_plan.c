@@ -449,6 +449,54 @@ static void a_specialized_plan_means_the_same(void **state)
     fg_plan_free(again);
 }
 
+static struct fg_plan *written_and_read(const struct fg_plan *p)
+{
+    struct fg_jwrite w = {0};
+    fg_plan_write(p, &w, NULL);
+    struct fg_plan *again = parse(w.buf.data);
+    fg_jwrite_free(&w);
+    return again;
+}
+
+static void the_embedding_has_its_own_key(void **state)
+{
+    (void)state;
+    static const uint64_t bytes[] = {[FG_PLAN_EMBED_F16] = 1001 * 576 * 2,
+                                     [FG_PLAN_EMBED_INT8] = 1001 * 576 + 2 * 1001,
+                                     [FG_PLAN_EMBED_HEAD] = 0};
+    struct fg_plan_shape s = small;
+    s.tied = true;
+    for (int e = FG_PLAN_EMBED_F16; e <= FG_PLAN_EMBED_HEAD; e++) {
+        const enum fg_plan_embed want = (enum fg_plan_embed)e;
+        enum fg_plan_embed named;
+        struct fg_plan *p = open_plan("all-lut4"), *one = NULL, *other = NULL;
+        struct fg_error err = {0};
+        assert_true(fg_plan_embed_of_name(fg_plan_embed_name(want), &named));
+        fg_plan_set_embed(p, named);
+        assert_int_equal(fg_plan_specialize(&one, p, &s, &err), 0);
+        struct fg_plan *again = written_and_read(one);
+        struct fg_plan_list l = resolve(again, &s), base = resolve(p, &s);
+        assert_int_equal(l.embed, want);
+        assert_int_equal(l.embed_bytes, bytes[e]);
+        assert_int_equal(l.weight_bytes, base.weight_bytes);
+        enum fg_qformat formats[64];
+        for (uint64_t i = 0; i < l.n; i++)
+            formats[i] = l.mats[i].format;
+        assert_int_equal(fg_plan_reformat(&other, again, &s, formats, l.n, "other", &err), 0);
+        fg_plan_list_free(&l);
+        l = resolve(other, &s);
+        assert_int_equal(l.embed, want);
+        fg_plan_list_free(&l);
+        fg_plan_list_free(&base);
+        fg_plan_free(other);
+        fg_plan_free(again);
+        fg_plan_free(one);
+        fg_plan_free(p);
+    }
+    enum fg_plan_embed none;
+    assert_false(fg_plan_embed_of_name("bf16", &none));
+}
+
 // ---- refusals
 
 static void refused(const char *text, const char *field)
@@ -480,6 +528,7 @@ static void what_is_not_understood_is_named(void **state)
     refused("{\"0.gate\": \"f32\"}", "0.gate");
     refused("{\"0.gate\": 4}", "0.gate");
     refused("{\"0.gate\": null}", "0.gate");
+    refused(S "\"defaults\": {\"embed\": \"head\"}}", "defaults.embed"); // not tied
     refused("{\"0.basis\": \"lut4\"}", "0.basis");
     refused("{\"0.lr_rank\": -1}", "0.lr_rank");
     refused("{\"0.lr_dtype\": \"i4\"}", "0.lr_dtype");
@@ -579,6 +628,7 @@ int main(void)
         cmocka_unit_test(odd_widths_are_plain),
         cmocka_unit_test(the_flat_form_is_read),
         cmocka_unit_test(a_specialized_plan_means_the_same),
+        cmocka_unit_test(the_embedding_has_its_own_key),
         cmocka_unit_test(what_is_not_understood_is_named),
         cmocka_unit_test(names_that_are_no_plan),
         cmocka_unit_test(values_by_name),

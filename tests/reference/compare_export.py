@@ -119,8 +119,11 @@ def weights(export, config):
     for (stem, name), value in export.arrays.items():
         if stem == "small":
             out[canonical(name)] = value.to(torch.float64).numpy()
-    out["embed_tokens.weight"] = next(
-        v.to(torch.float64).numpy() for (s, _), v in export.arrays.items() if s == "embed_tokens")
+    if ("embed_tokens", "embed_tokens.int8") in export.arrays:
+        out["embed_tokens.weight"] = export.weight("embed_tokens", "embed_tokens", "int8", None, 0)
+    elif export.metadata["lm_head"].get("embed") != "head":
+        out["embed_tokens.weight"] = next(v.to(torch.float64).numpy()
+                                          for (s, _), v in export.arrays.items() if s == "embed_tokens")
     widths = {"mlp_in": config.hidden_size, "mlp_mid": config.intermediate_size,
               "mix_in": config.hidden_size}
     for stem, meta in export.metadata.items():
@@ -151,6 +154,7 @@ def weights(export, config):
             if signs is not None and site in widths:
                 signs = signs[: widths[site]]
             out[full] = export.weight(stem, name, fmt, signs, block)
+    out.setdefault("embed_tokens.weight", out["lm_head.weight"])  # the head is the embedding
     return out
 
 

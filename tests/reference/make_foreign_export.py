@@ -197,6 +197,12 @@ def write_seeds():
         tensors[f"{name}.lr_scale"] = np.array([1e-3, 2e-3], np.float32)
     write(out / "own_int8_factors", dict(meta, kind="full_attention", format="int8", kv_format="int8", basis="plain"), tensors)
     seed("own_int8_factors", 1)
+    write(out / "own_embed_int8", {"forge": "0.1.0", "format": "int8"},
+          {"embed_tokens.int8": np.full((3, 4), -7, np.int8), "embed_tokens.scale": np.full(3, 0.5, half)})
+    seed("own_embed_int8", 4)
+    write(out / "own_head_embed", {"forge": "0.1.0", "signs": "splitmix64", "format": "int8", "embed": "head"},
+          {"lm_head.int8": np.full((3, 4), 9, np.int8), "lm_head.scale": np.full(3, 0.25, half)})
+    seed("own_head_embed", 2)
     (out / "own_json").write_bytes(b'\x05{"schema": "forge.export/1", "plan": {"name": "p"}, "digest": "00", "head_digest": null}')
 
 

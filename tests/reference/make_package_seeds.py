@@ -159,7 +159,7 @@ def head():
     return p
 
 
-def manifest(hybrid):
+def manifest(hybrid, embedding=None):
     def kv(name, keys, values, scales):
         return {"format": name, "keys": keys, "values": values, "scales": scales,
                 "scale_granularity": "token_head" if scales else None, "stable_attention": True}
@@ -184,7 +184,7 @@ def manifest(hybrid):
         "chunks": [{"file": "c", "layers": [0, 1], "gdn_j": lists[0], "att_j": lists[1], "taps": [0, 1],
                     "entries": ["v8_8k", "p64_8k"], "bytes": 9, "sha256": DIGEST}],
         "head": {"file": "h", "bytes": 9, "sha256": DIGEST, "id": DIGEST, "norm": "rms1p", "logits": "h8"},
-        "embedding": {"file": "../model/e.npy", "dtype": "f16", "sha256": DIGEST},
+        "embedding": embedding or {"file": "../model/e.npy", "dtype": "f16", "sha256": DIGEST},
     }
     if hybrid:
         m["kv_cache"] = {"format": "selectable", "default": "kv8", "key_layout": "token_dim", "rotation": {"kv8": "hadamard"},
@@ -197,6 +197,9 @@ def main():
     for folder, files in (("package", {"chunk": chunk().bytes(), "dense": dense().bytes(), "drafter": drafter().bytes(),
                                        "head": head().bytes(), "int8_factors": dense(True).bytes()}),
                           ("manifest", {"hybrid": manifest(True), "dense": manifest(False),
+                                        "head_embed": manifest(False, {"dtype": "head"}),
+                                        "int8_embed": manifest(True, {"file": "../model/e.safetensors", "dtype": "int8",
+                                                                      "sha256": DIGEST}),
                                         "original": b'{"version": "coreai1", "T": 8}'})):
         os.makedirs(os.path.join(sys.argv[1], folder), exist_ok=True)
         for name, data in files.items():

@@ -405,28 +405,29 @@ static bool stop_at(void *ctx, uint64_t done, uint64_t total, const char *item)
     return s->ticks++ != s->stop_at;
 }
 
-static void stopped_at_any_tick_it_goes_on(void **state)
+static void stop_and_go_on(const char *model, const char *text)
 {
-    (void)state;
-    char *dir = model_dir("a-s0"), *whole_out = in_tmp("whole"), *rows;
+    char *dir = model_dir(model), *whole_out = in_tmp("whole"), *rows;
     char want[FG_SHA256_HEX], got[FG_SHA256_HEX];
     struct fg_model *m = NULL;
     assert_int_equal(fg_model_open(&m, dir, true, NULL, NULL), 0);
     rows = write_rows("stop-rows", ROWS, m->config.vocab, 9);
     fg_model_close(m);
     const struct fg_calib_source source = {.path = rows};
-    struct fg_plan *plan = plan_of(mixed);
+    struct fg_plan *plan = plan_of(text);
     struct stopper s = {.stop_at = -1};
     struct fg_quantize_options o = options_of(dir, whole_out, plan, &source);
     o.progress = stop_at;
     o.ctx = &s;
+    o.restart = true; // of an earlier call of this function
     succeeds(&o);
+    o.restart = false;
     digest_dir(whole_out, want);
     const int ticks = s.ticks;
     assert_true(ticks > 50);
     for (int at = 1; at + 1 < ticks; at += ticks / 24 + 1) {
-        char name[32];
-        snprintf(name, sizeof name, "stopped-%d", at);
+        char name[64];
+        snprintf(name, sizeof name, "stopped-%.8s-%zu-%d", model, strlen(text), at);
         char *out = in_tmp(name);
         struct fg_error err = {0};
         o.output = out;
@@ -449,6 +450,18 @@ static void stopped_at_any_tick_it_goes_on(void **state)
     free(dir);
     free(whole_out);
     free(rows);
+}
+
+#define EMBED(what)                                                                                \
+    "{\"schema\": \"forge.plan/1\", \"defaults\": {\"mixer\": \"v2x16\", \"embed\": \"" what "\"}" \
+    "}"
+
+static void stopped_at_any_tick_it_goes_on(void **state)
+{
+    (void)state;
+    stop_and_go_on("a-s0", mixed);
+    stop_and_go_on("c-s0", EMBED("head"));
+    stop_and_go_on("a-s0", EMBED("int8"));
 }
 
 static void spoil(const char *dir, const char *start, bool gone)
