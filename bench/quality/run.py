@@ -27,7 +27,8 @@ PLANS = {
 }
 # One option changed at a time, on this plan, and some on others: jobs PLAN+CHANGE.
 BASE = "release-0.2"
-ELSEWHERE = {"rtn": ("all-v2x16", "all-v2x64", "all-lut4", "all-int8"), "plain-basis": ("all-v2x16", "all-v2x64")}
+ELSEWHERE = {"rtn": ("all-v2x16", "all-v2x64", "all-lut4", "all-int8"), "plain-basis": ("all-v2x16", "all-v2x64"),
+             "embed-head": ("all-v2x16", "all-v2x64", "all-lut4")}
 CHANGES = {
     "rtn": ["--method", "rtn"],
     "aw0": ["--aw", "0"],
@@ -39,6 +40,9 @@ CHANGES = {
     "lr-diag": ["--lr-fit", "diag"],
     "lr-full": ["--lr-fit", "full"],
     "order-none": ["--order", "none"],
+    "lr-i8": ["--lr-dtype", "i8"],
+    "embed-int8": ["--embed", "int8"],
+    "embed-head": ["--embed", "head"],
     "refine0": ["--refine", "0"],
     "refine10": ["--refine", "10"],
 }

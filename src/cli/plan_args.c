@@ -73,8 +73,8 @@ const struct fg_opt fg_opts_plan_changes[] = {
      .choices = "f16|int8|head",
      .def_note = "as the plan says",
      .group = "Plan",
-     .help = "the embedding: F16, INT8 with a scale per row, or no matrix of its own but the "
-             "quantized head (models that tie them)"},
+     .help = "the embedding: f16; int8, with a scale per row; head: no matrix of its own but the "
+             "quantized head, where the model ties the two"},
     {0},
 };
 
