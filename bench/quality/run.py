@@ -19,11 +19,11 @@ import time
 # name: (plan, further options of forge quantize). A plan in braces is a plan file's content.
 PLANS = {
     "all-v2x16": ("all-v2x16", []),
-    "release-0.1-like": ('{"defaults": {"mlp": "v2x16", "mixer": "lut4", "kv": "int8", "head": "lut4"}}', []),
+    "release-0.1-like": ('{"schema": "forge.plan/1", "defaults": {"mlp": "v2x16", "mixer": "lut4", "kv": "int8", "head": "lut4"}}', []),
     "all-v2x64": ("all-v2x64", []),
     "release-0.2": ("release-0.2", []),
     "all-lut4": ("all-lut4", []),
-    "all-int8": ('{"defaults": {"mlp": "int8", "mixer": "int8", "kv": "int8", "head": "int8"}}', ["--lr-rank", "0"]),
+    "all-int8": ('{"schema": "forge.plan/1", "defaults": {"mlp": "int8", "mixer": "int8", "kv": "int8", "head": "int8"}}', ["--lr-rank", "0"]),
 }
 # One option changed at a time, on this plan, and some on others: jobs PLAN+CHANGE.
 BASE = "release-0.2"
