@@ -1,25 +1,8 @@
 # forge quantize --embed: what is said and written, and read by the other commands; the same bytes after kill -9.
 model=$GOLDEN/models/c-s0 # tied
 untied=$GOLDEN/models/a-s0
-FORGE_THREADS=1
-export FORGE_THREADS
-
-fail() {
-    echo "test_embed: $*" >&2
-    exit 1
-}
-
-refused() { # CODE WORD COMMAND...
-    local code=$1 word=$2 rc=0
-    shift 2
-    "$@" > "$TMP/out" 2> "$TMP/err" || rc=$?
-    [ "$rc" = "$code" ] || fail "exit $rc instead of $code: $* ($(cat "$TMP/err"))"
-    grep -q -e "$word" "$TMP/err" || fail "no '$word' in: $(cat "$TMP/err")"
-}
-
-listing() {
-    (cd "$1" && find . -type f ! -name timing.json ! -path ./.forge/lock -exec sha256sum {} + | sort -k 2)
-}
+name=test_embed
+. "$GOLDEN/../cli/quantize_common.sh"
 
 logits() { # MODEL FILE OPTIONS...
     local from=$1 to=$2

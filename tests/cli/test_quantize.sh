@@ -1,36 +1,13 @@
 # forge quantize --method rtn: resumes after being killed at any moment with the same bytes, for any number of
 # threads; exit codes; what it refuses; what it leaves alone.
 model=$GOLDEN/models/a-s0
-FORGE_THREADS=1
-export FORGE_THREADS
-
-fail() {
-    echo "test_quantize: $*" >&2
-    exit 1
-}
+name=test_quantize
+. "$GOLDEN/../cli/quantize_common.sh"
 
 quantize() { # OUTPUT OPTIONS...
     local out=$1
     shift
     "$FORGE" quantize --method rtn --model "$model" --output "$out" --plan "$TMP/plan.json" "$@"
-}
-
-# Exit code, and a word that standard error must hold.
-refused() { # CODE WORD COMMAND...
-    local code=$1 word=$2 rc=0
-    shift 2
-    "$@" > "$TMP/out" 2> "$TMP/err" || rc=$?
-    [ "$rc" = "$code" ] || fail "exit $rc instead of $code: $* ($(cat "$TMP/err"))"
-    grep -q -e "$word" "$TMP/err" || fail "no '$word' in: $(cat "$TMP/err")"
-}
-
-# Everything that an export holds, but the times.
-listing() {
-    (cd "$1" && find . -type f ! -name timing.json ! -path ./.forge/lock -exec sha256sum {} + | sort -k 2)
-}
-
-same() {
-    diff <(listing "$1") <(listing "$2") > "$TMP/diff" || fail "$3: $(cat "$TMP/diff")"
 }
 
 # Every format, factors everywhere.

@@ -1,13 +1,8 @@
 # forge quantize --method gptq: the same bytes after being killed at any moment, for any number of
 # threads, kernels and batches; what it refuses; that its exports run and are nearer than rounding.
 model=$GOLDEN/models/chat-tiny
-FORGE_THREADS=1
-export FORGE_THREADS
-
-fail() {
-    echo "test_quantize_gptq: $*" >&2
-    exit 1
-}
+name=test_quantize_gptq
+. "$GOLDEN/../cli/quantize_common.sh"
 
 quantize() { # OUTPUT OPTIONS...
     local out=$1
@@ -18,22 +13,6 @@ quantize() { # OUTPUT OPTIONS...
 # The job is the program itself, so that waiting for it means that it has let go of the directory.
 exec_in_background() { # OUTPUT
     "$FORGE" quantize --model "$model" --output "$1" --plan "$TMP/plan.json" --text "$TMP/text.txt:9" --seq 64 --holdout 2 -q > /dev/null &
-}
-
-refused() { # CODE WORD COMMAND...
-    local code=$1 word=$2 rc=0
-    shift 2
-    "$@" > "$TMP/out" 2> "$TMP/err" || rc=$?
-    [ "$rc" = "$code" ] || fail "exit $rc instead of $code: $* ($(cat "$TMP/err"))"
-    grep -q -e "$word" "$TMP/err" || fail "no '$word' in: $(cat "$TMP/err")"
-}
-
-listing() {
-    (cd "$1" && find . -type f ! -name timing.json ! -path ./.forge/lock -exec sha256sum {} + | sort -k 2)
-}
-
-same() {
-    diff <(listing "$1") <(listing "$2") > "$TMP/diff" || fail "$3: $(cat "$TMP/diff")"
 }
 
 cat > "$TMP/plan.json" << 'END'

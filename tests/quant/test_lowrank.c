@@ -68,13 +68,16 @@ static float *of_rank(int64_t rows, int64_t cols, int64_t rank, uint64_t seed)
     return e;
 }
 
+// Rows, columns, and the rank that a matrix has.
+static const int64_t exact_shapes[][3] = {{60, 90, 8},  {700, 33, 5}, {20, 1100, 1},
+                                          {16, 16, 16}, {3, 50, 3},   {1, 1, 1}};
+
 static void exact_ranks(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = {{60, 90, 8},  {700, 33, 5}, {20, 1100, 1},
-                                        {16, 16, 16}, {3, 50, 3},   {1, 1, 1}};
-    for (size_t s = 0; s < FG_COUNT(shapes); s++) {
-        const int64_t rows = shapes[s][0], cols = shapes[s][1], rank = shapes[s][2];
+    for (size_t s = 0; s < FG_COUNT(exact_shapes); s++) {
+        const int64_t rows = exact_shapes[s][0], cols = exact_shapes[s][1],
+                      rank = exact_shapes[s][2];
         float *E = of_rank(rows, cols, rank, 10 + s);
         uint16_t *a = factors(rows * rank), *b = factors(rank * cols);
         for (int balanced = 0; balanced < 2; balanced++) {
@@ -329,10 +332,9 @@ static float *int8_rest(const float *E, const struct int8_factors *f, int64_t ro
 static void int8_rounding(void **state)
 {
     (void)state;
-    static const int64_t shapes[][3] = {{60, 90, 8},  {700, 33, 5}, {20, 1100, 1},
-                                        {16, 16, 16}, {3, 50, 3},   {1, 1, 1}};
-    for (size_t s = 0; s < FG_COUNT(shapes); s++) {
-        const int64_t rows = shapes[s][0], cols = shapes[s][1], rank = shapes[s][2];
+    for (size_t s = 0; s < FG_COUNT(exact_shapes); s++) {
+        const int64_t rows = exact_shapes[s][0], cols = exact_shapes[s][1],
+                      rank = exact_shapes[s][2];
         float *E = of_rank(rows, cols, rank, 10 + s);
         struct int8_factors f = int8_new(rows, cols, rank);
         const struct fg_lowrank_options o = options();

@@ -26,6 +26,7 @@
 #include "quant/export.h"
 #include "quant/random.h"
 #include "runtime/compile.h"
+#include "support/quantize.h"
 #include "support/scratch.h"
 #include "support/state.h"
 #include "train/quantize.h"
@@ -93,20 +94,7 @@ static struct fg_plan *plain_plan(const char *head, const char *embed)
 static struct fg_quantize_options options_of(const char *model, const char *out,
                                              const struct fg_plan *plan)
 {
-    return (struct fg_quantize_options){.method = FG_QUANTIZE_RTN,
-                                        .model = model,
-                                        .output = out,
-                                        .plan = plan,
-                                        .row_weight = true,
-                                        .aw = true,
-                                        .lr_iters = 2,
-                                        .kmeans_seed = 1,
-                                        .layer_first = -1,
-                                        .layer_last = -1,
-                                        .seq = SEQ,
-                                        .damp = 0.01,
-                                        .kernels = kernels,
-                                        .pool = pools[0]};
+    return quantize_options(model, out, plan, SEQ, kernels, pools[0]);
 }
 
 static int run_job(const struct fg_quantize_options *o, struct fg_error *err)

@@ -18,6 +18,7 @@
 #include "model/plan_shape.h"
 #include "quant/random.h"
 #include "quant/signs.h"
+#include "support/quantize.h"
 #include "support/scratch.h"
 #include "support/state.h"
 #include "train/quantize.h"
@@ -82,23 +83,12 @@ static struct fg_quantize_options options_of(const char *model, const char *out,
                                              const struct fg_plan *plan,
                                              const struct fg_calib_source *source)
 {
-    return (struct fg_quantize_options){.method = FG_QUANTIZE_GPTQ,
-                                        .model = model,
-                                        .output = out,
-                                        .plan = plan,
-                                        .row_weight = true,
-                                        .aw = true,
-                                        .lr_iters = 2,
-                                        .kmeans_seed = 1,
-                                        .layer_first = -1,
-                                        .layer_last = -1,
-                                        .calib = source,
-                                        .n_calib = 1,
-                                        .seq = SEQ,
-                                        .holdout = HELD,
-                                        .damp = 0.01,
-                                        .kernels = kernels,
-                                        .pool = pools[0]};
+    struct fg_quantize_options o = quantize_options(model, out, plan, SEQ, kernels, pools[0]);
+    o.method = FG_QUANTIZE_GPTQ;
+    o.calib = source;
+    o.n_calib = 1;
+    o.holdout = HELD;
+    return o;
 }
 
 static int run_job(const struct fg_quantize_options *o, struct fg_error *err)
