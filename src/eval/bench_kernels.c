@@ -529,7 +529,8 @@ int fg_bench_kernels(struct fg_bench *bench, const struct fg_kernels *k, int n_t
     static const struct {
         enum fg_layout layout;
         const char *name;
-    } layouts[] = {{FG_P6, "p6"}, {FG_P4X2, "p4x2"}, {FG_P4, "p4"}, {FG_I8, "i8"}};
+    } layouts[] = {
+        {FG_P6, "p6"}, {FG_P4X2, "p4x2"}, {FG_P4, "p4"}, {FG_I8, "i8"}, {FG_P6X1, "p6x1"}};
     struct kernels b = {.bench = bench, .par = {.kernels = k}, .bytes = bytes, .err = err};
     fg_arena_init(&b.arena, 0);
     int rc = fg_pool_new(&b.par.pool, n_threads, err);

@@ -12,6 +12,7 @@ static const struct {
     [FG_Q_V2X16] = {"v2x16", "vector 2x16 + pcs", 4, 2, 16, 0},
     [FG_Q_V2X64] = {"v2x64", "vector 2x64 + pcs", 6, 2, 64, 0},
     [FG_Q_LUT4] = {"lut4", "LUT4 per-tensor + pcs", 4, 1, 16, 0},
+    [FG_Q_LUT6] = {"lut6", "LUT6 per-tensor + pcs", 6, 1, 64, 0},
     [FG_Q_INT8] = {"int8", "INT8 per-channel", 8, 1, 0, 0},
     [FG_Q_BF16] = {"bf16", NULL, 0, 1, 0, 2},
     [FG_Q_F16] = {"f16", NULL, 0, 1, 0, 2},

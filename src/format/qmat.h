@@ -9,6 +9,7 @@ enum fg_qformat {
     FG_Q_V2X16, // 16 vectors of two rows, 4-bit indices: 2 bits per weight
     FG_Q_V2X64, // 64 vectors of two rows, 6-bit indices: 3 bits per weight
     FG_Q_LUT4,  // 16 values, 4-bit indices
+    FG_Q_LUT6,  // 64 values, 6-bit indices
     FG_Q_INT8,  // codes in -127 .. 127
     FG_Q_BF16,  // kept
     FG_Q_F16,
@@ -16,16 +17,16 @@ enum fg_qformat {
     FG_Q_N_FORMATS
 };
 
-// "v2x16", "v2x64", "lut4", "int8", "bf16", "f16", "f32".
+// "v2x16", "v2x64", "lut4", "lut6", "int8", "bf16", "f16", "f32".
 const char *fg_qformat_name(enum fg_qformat f);
 // Also the original's names: "vector 2x16 + pcs", "LUT4 per-tensor + pcs", "INT8 per-channel" ...
 bool fg_qformat_of_name(const char *name, enum fg_qformat *out);
 
-bool fg_qformat_is_lut(enum fg_qformat f);        // the first three
+bool fg_qformat_is_lut(enum fg_qformat f);        // the first four
 bool fg_qformat_is_kept(enum fg_qformat f);       // the last three
-int fg_qformat_index_bits(enum fg_qformat f);     // 4, 6, 4; 8 for int8; 0 for kept
-int fg_qformat_rows_per_index(enum fg_qformat f); // 2, 2, 1; 1 for the others
-int fg_qformat_entries(enum fg_qformat f);        // 16, 64, 16; 0 for the others
+int fg_qformat_index_bits(enum fg_qformat f);     // 4, 6, 4, 6; 8 for int8; 0 for kept
+int fg_qformat_rows_per_index(enum fg_qformat f); // 2, 2; 1 for the others
+int fg_qformat_entries(enum fg_qformat f);        // 16, 64, 16, 64; 0 for the others
 // Bytes of `cols` packed indices: one row of pidx.
 uint64_t fg_qformat_row_bytes(enum fg_qformat f, uint64_t cols);
 // Storage of a matrix without its factors: indices, table and scales, or codes and scales, or the

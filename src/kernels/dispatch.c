@@ -149,7 +149,8 @@ static bool lut_agrees(const struct fg_kernels *k, const struct fg_kernels *trut
                                  .n_out = ROWS,
                                  .n_in = N,
                                  .tiles = tiles,
-                                 .table_u8 = l == FG_P6 ? wide : narrow,
+                                 .table_u8 =
+                                     fg_layout_is_six_bits((enum fg_layout)l) ? wide : narrow,
                                  .scale = scale,
                                  .scale_ts = scale};
         const int64_t groups = fg_layout_groups(w.layout, ROWS);

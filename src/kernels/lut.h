@@ -13,6 +13,7 @@
 //   FG_P4X2  64 bytes, 16 pairs x 8 columns; byte 4p + c: low nibble column c, high nibble 4 + c.
 //   FG_P4    64 bytes, 16 rows x 8 columns, the same.
 //   FG_I8    64 bytes, 16 rows x 4 columns; byte 4p + c: code + 128.
+//   FG_P6X1  192 bytes, 16 rows x 16 columns, as FG_P6.
 //
 // FAST PRODUCT of row r and an activation row, blocks b of FG_ACT_BLOCK columns ascending:
 //   acc_b = sum over k in b of q[k] * xc[k]       an integer, exact: |acc_b| < 2^24
@@ -24,10 +25,16 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum fg_layout { FG_P6, FG_P4X2, FG_P4, FG_I8, FG_N_LAYOUTS };
+// Tile files hold these numbers.
+enum fg_layout { FG_P6, FG_P4X2, FG_P4, FG_I8, FG_P6X1, FG_N_LAYOUTS };
 
 #define FG_LUT_LANES 16
 #define FG_ACT_BLOCK 1024 // columns that share an activation scale; the last block may be shorter
+
+static inline bool fg_layout_is_six_bits(enum fg_layout l) // planes, tables of 64 entries
+{
+    return l == FG_P6 || l == FG_P6X1;
+}
 
 static inline int64_t fg_layout_rows(enum fg_layout l) // output rows of a group
 {
@@ -36,12 +43,12 @@ static inline int64_t fg_layout_rows(enum fg_layout l) // output rows of a group
 
 static inline int64_t fg_layout_unit_cols(enum fg_layout l)
 {
-    return l == FG_P6 ? 16 : l == FG_I8 ? 4 : 8;
+    return fg_layout_is_six_bits(l) ? 16 : l == FG_I8 ? 4 : 8;
 }
 
 static inline int64_t fg_layout_unit_bytes(enum fg_layout l)
 {
-    return l == FG_P6 ? 192 : 64;
+    return fg_layout_is_six_bits(l) ? 192 : 64;
 }
 
 static inline int64_t fg_layout_group_bytes(enum fg_layout l, int64_t n_in)

@@ -14,6 +14,7 @@ enum fg_layout fg_layout_of_format(enum fg_qformat f)
     case FG_Q_V2X64: return FG_P6;
     case FG_Q_V2X16: return FG_P4X2;
     case FG_Q_LUT4: return FG_P4;
+    case FG_Q_LUT6: return FG_P6X1;
     case FG_Q_INT8: return FG_I8;
     default: return FG_N_LAYOUTS;
     }
@@ -50,6 +51,7 @@ static void put_lane(uint8_t *at, const uint8_t *idx, enum fg_layout l)
     for (int c = 0; c < 4; c++) {
         switch (l) {
         case FG_P6:
+        case FG_P6X1:
             for (int x = 0; x < 3; x++)
                 at[64 * x + c] = (uint8_t)(idx[4 * x + c] | (idx[12 + c] >> (2 * x) & 3) << 6);
             break;
@@ -86,7 +88,7 @@ void fg_tiles_unpack_indices(uint8_t *idx, const uint8_t *group, enum fg_layout 
     for (int64_t k = 0; k < cols; k += unit_cols, at += unit_bytes) {
         uint8_t unit[16]; // one, to the end
         for (int c = 0; c < 4; c++) {
-            if (l == FG_P6) {
+            if (fg_layout_is_six_bits(l)) {
                 const uint8_t a = at[c], b = at[64 + c], d = at[128 + c];
                 unit[c] = a & 63;
                 unit[4 + c] = b & 63;

@@ -208,7 +208,7 @@ static struct fg_compile_plan_shape shape_of(const struct run *r)
 
 static int list_plan_mats(struct run *r, struct fg_error *err)
 {
-    static const char *const layouts[FG_N_LAYOUTS] = {"p6", "p4x2", "p4", "i8"};
+    static const char *const layouts[FG_N_LAYOUTS] = {"p6", "p4x2", "p4", "i8", "p6x1"};
     const struct fg_qset *set = fg_build_set(r->build);
     struct fg_arena *arena = &r->c->arena;
     struct fg_compile_plan_mat *mats = fg_arena_alloc(arena, set->n_mats, sizeof *mats);

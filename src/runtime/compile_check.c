@@ -289,7 +289,8 @@ static bool make_lut(struct fg_lut *l, enum fg_layout layout, struct fg_arena *a
     for (uint64_t i = 0; i < bytes; i++)
         tiles[i] = (uint8_t)(next(state) >> 32);
     for (int i = 0; i < 128; i++) {
-        int index = layout == FG_P6 ? i : i / 64 * 64 + i % 16; // 16 entries four times
+        int index =
+            fg_layout_is_six_bits(layout) ? i : i / 64 * 64 + i % 16; // 16 entries four times
         u8[i] = (uint8_t)(1 + (index * 37 + 11) % 255);
         table[i] = (float)(u8[i] - 128) * 0.0078125f;
     }

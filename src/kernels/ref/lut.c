@@ -14,6 +14,7 @@ FG_INLINE int entry(const enum fg_layout l, const uint8_t *group, int p, int64_t
     int c = (int)(k % fg_layout_unit_cols(l));
     switch (l) {
     case FG_P6:
+    case FG_P6X1:
         if (c < 12) return unit[64 * (c / 4) + c % 4] & 63;
         c -= 12;
         return unit[c] >> 6 | unit[64 + c] >> 6 << 2 | unit[128 + c] >> 6 << 4;
@@ -76,6 +77,7 @@ LAYOUT(p6, FG_P6)
 LAYOUT(p4x2, FG_P4X2)
 LAYOUT(p4, FG_P4)
 LAYOUT(i8, FG_I8)
+LAYOUT(p6x1, FG_P6X1)
 
 static void fg_rotate_ref(float *y, const float *x, const uint8_t *signs, int64_t n, int64_t B)
 {
@@ -165,10 +167,12 @@ void fg_fill_lut_ref(struct fg_kernels *k)
     k->lut_gemm[FG_P4X2] = fg_lut_gemm_p4x2_ref;
     k->lut_gemm[FG_P4] = fg_lut_gemm_p4_ref;
     k->lut_gemm[FG_I8] = fg_lut_gemm_i8_ref;
+    k->lut_gemm[FG_P6X1] = fg_lut_gemm_p6x1_ref;
     k->lut_decode[FG_P6] = fg_lut_decode_p6_ref;
     k->lut_decode[FG_P4X2] = fg_lut_decode_p4x2_ref;
     k->lut_decode[FG_P4] = fg_lut_decode_p4_ref;
     k->lut_decode[FG_I8] = fg_lut_decode_i8_ref;
+    k->lut_decode[FG_P6X1] = fg_lut_decode_p6x1_ref;
 }
 
 void fg_fill_act_ref(struct fg_kernels *k)
