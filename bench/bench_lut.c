@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const layout_names[FG_N_LAYOUTS] = {"p6", "p4x2", "p4", "i8"};
+static const char *const layout_names[FG_N_LAYOUTS] = {"p6", "p4x2", "p4", "i8", "p6x1"};
 #define ITEM_BYTES (256 << 10)   // of weights, what a thread takes at once
 #define CACHED_BYTES (256 << 10) // of weights, per thread
 #define ACT_BYTES (1 << 20)

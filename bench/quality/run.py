@@ -23,12 +23,15 @@ PLANS = {
     "all-v2x64": ("all-v2x64", []),
     "release-0.2": ("release-0.2", []),
     "all-lut4": ("all-lut4", []),
+    "all-lut6": ("all-lut6", []),
+    "lut4-head-lut6": ('{"schema": "forge.plan/1", "defaults": {"mlp": "lut4", "mixer": "lut4", "kv": "int8", "head": "lut6", "embed": "head"}}', []),
+    "lut4-head-int8": ('{"schema": "forge.plan/1", "defaults": {"mlp": "lut4", "mixer": "lut4", "kv": "int8", "head": "int8", "embed": "head"}}', []),
     "all-int8": ('{"schema": "forge.plan/1", "defaults": {"mlp": "int8", "mixer": "int8", "kv": "int8", "head": "int8"}}', ["--lr-rank", "0"]),
 }
 # One option changed at a time, on this plan, and some on others: jobs PLAN+CHANGE.
 BASE = "release-0.2"
 ELSEWHERE = {"rtn": ("all-v2x16", "all-v2x64", "all-lut4", "all-int8"), "plain-basis": ("all-v2x16", "all-v2x64"),
-             "embed-head": ("all-v2x16", "all-v2x64", "all-lut4")}
+             "embed-head": ("all-v2x16", "all-v2x64", "all-lut4", "all-lut6")}
 CHANGES = {
     "rtn": ["--method", "rtn"],
     "aw0": ["--aw", "0"],

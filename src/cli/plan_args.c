@@ -9,7 +9,8 @@
 
 #define CONFIG_BYTES_MAX (16u << 20)
 
-#define PLAN_HELP "release-0.1, release-0.2, u48, all-v2x16, all-v2x64, all-lut4, or a JSON file"
+#define PLAN_HELP                                                                                  \
+    "release-0.1, release-0.2, u48, all-v2x16, all-v2x64, all-lut4, all-lut6, or a JSON file"
 
 const struct fg_opt fg_opts_plan[] = {
     {.name = "plan",
@@ -196,7 +197,7 @@ int fg_cli_plan_config(struct fg_config *config, const char *path, struct fg_are
 int fg_cli_plan_formats(const char *text, const char *field, enum fg_qformat out[FG_Q_N_FORMATS],
                         int *n, struct fg_error *err)
 {
-    static const char expected[] = "a list of v2x16, v2x64, lut4, int8, bf16 and f16";
+    static const char expected[] = "a list of v2x16, v2x64, lut4, lut6, int8, bf16 and f16";
     *n = 0;
     for (const char *at = text;; at++) {
         const size_t len = strcspn(at, ",");

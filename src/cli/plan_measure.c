@@ -389,8 +389,8 @@ static int prepare(struct measure *m, struct fg_error *err)
     const struct fg_args *args = &m->cli->args;
     const char *kind = fg_args_text(args, "kind"), *formats = fg_args_text(args, "formats");
     if (!formats)
-        formats = strcmp(kind, "err") == 0     ? "v2x16,v2x64,lut4,int8"
-                  : strcmp(kind, "speed") == 0 ? "v2x16,v2x64,lut4,int8"
+        formats = strcmp(kind, "err") == 0     ? "v2x16,v2x64,lut4,lut6,int8"
+                  : strcmp(kind, "speed") == 0 ? "v2x16,v2x64,lut4,lut6,int8"
                                                : "v2x16";
     int rc = fg_cli_plan_formats(formats, "--formats", m->formats, &m->n_formats, err);
     if (!rc) rc = read_exports(m, err);
@@ -498,7 +498,7 @@ static const struct fg_opt options[] = {
     {.name = "formats",
      .kind = FG_OPT_TEXT,
      .value = "LIST",
-     .def_note = "v2x16,v2x64,lut4,int8; for band and layer v2x16",
+     .def_note = "v2x16,v2x64,lut4,lut6,int8; for band and layer v2x16",
      .group = "Measure",
      .help = "formats to measure"},
     {.name = "only",

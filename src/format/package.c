@@ -221,7 +221,7 @@ static int read_member(struct loader *l, struct fg_scan *s, int key, struct fg_q
         if ((rc = fg_scan_string(s, &l->text, l->err))) return relabel(l, rc, "format");
         if (!fg_qformat_of_name(l->text.data, &m->format) ||
             strcmp(fg_qformat_name(m->format), l->text.data) != 0) {
-            return fail_matrix(l, "format", "v2x16, v2x64, lut4, int8, bf16, f16 or f32",
+            return fail_matrix(l, "format", "v2x16, v2x64, lut4, lut6, int8, bf16, f16 or f32",
                                l->text.data);
         }
         return 0;

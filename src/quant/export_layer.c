@@ -152,7 +152,7 @@ static bool format_of(struct fg_export_load *l, const struct fg_export_file *f,
     if (!text && !k->kv && k->family != MLP) text = fg_export_meta(f->c, "format");
     if (text && fg_qformat_of_name(text, format)) return true;
     snprintf(name, sizeof name, "%s.format", k->key);
-    fg_export_refuse(l, f->path, name, "v2x16, v2x64, lut4, int8, bf16, f16 or f32", "%s",
+    fg_export_refuse(l, f->path, name, "v2x16, v2x64, lut4, lut6, int8, bf16, f16 or f32", "%s",
                      text ? text : "nothing");
     return false;
 }

@@ -158,8 +158,20 @@ void fg_rounder_init(struct fg_rounder *r, enum fg_qformat f, const uint16_t *lu
     for (int i = 0; i < K; i++)
         for (int t = 0; t < d; t++)
             r->c[t * K + i] = fg_f16_to_f32(lut[i * d + t]);
-    for (int k = 1; k < 16 && f == FG_Q_LUT4; k++)
+    for (int k = 1; k < K && d == 1; k++)
         r->threshold[k] = threshold(r->c[k - 1], r->c[k]);
+}
+
+// K is a constant where this is called: the loops become vectors.
+static inline void nearest(const int K, uint8_t *code, const float *threshold, const float *x,
+                           int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) {
+        int at = 0;
+        for (int k = 1; k < K; k++)
+            at = x[i] > threshold[k] ? k : at;
+        code[i] = (uint8_t)at;
+    }
 }
 
 void fg_rounder_codes(const struct fg_rounder *r, uint8_t *code, float *dist,
@@ -170,16 +182,12 @@ void fg_rounder_codes(const struct fg_rounder *r, uint8_t *code, float *dist,
             code[i] = (uint8_t)(int8_t)rintf(fminf(fmaxf(x[0][i], -127.0f), 127.0f));
         return;
     }
-    if (r->format != FG_Q_LUT4) {
+    if (fg_qformat_rows_per_index(r->format) == 2)
         r->kernels->nearest2(code, dist, x[0], x[1], w[0], w[1], r->c, r->entries, n);
-        return;
-    }
-    for (int64_t i = 0; i < n; i++) {
-        int at = 0;
-        for (int k = 1; k < 16; k++)
-            at = x[0][i] > r->threshold[k] ? k : at;
-        code[i] = (uint8_t)at;
-    }
+    else if (r->entries == 16)
+        nearest(16, code, r->threshold, x[0], n);
+    else
+        nearest(64, code, r->threshold, x[0], n);
 }
 
 void fg_fit_compare(double e[2], const float *w, float scale, const float *value, int64_t n)

@@ -12,7 +12,8 @@ struct fg_rounder {
     const struct fg_kernels *kernels;
     int entries;                     // 0: int8
     float c[2 * FG_FIT_ENTRIES_MAX]; // first components, then second
-    float threshold[16];             // of lut4: a value above [k] is nearer to k than to k - 1
+    // Of single values: one above [k] is nearer to k than to k - 1.
+    float threshold[FG_FIT_ENTRIES_MAX];
 };
 
 // lut [entries][d] F16 of a LUT format; int8 has none.

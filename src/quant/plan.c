@@ -238,8 +238,9 @@ static int check_overrides(const struct resolver *r)
                      r->shape->n_layers - 1);
             int rc = refuse(r, field, expected, "no such layer");
             if (r->plan->builtin)
-                fg_error_hint(r->err, "release-0.2, all-v2x16, all-v2x64 and all-lut4 fit any "
-                                      "number of layers");
+                fg_error_hint(r->err,
+                              "release-0.2, all-v2x16, all-v2x64, all-lut4 and all-lut6 fit any "
+                              "number of layers");
             return rc;
         }
         bool linear = r->shape->is_linear[o->layer];
@@ -275,8 +276,9 @@ static int check_model(const struct resolver *r)
         snprintf(expected, sizeof expected, "%" PRId64 ", as the model has", extents[i].model);
         snprintf(found, sizeof found, "%" PRId64, extents[i].plan);
         int rc = refuse(r, extents[i].field, expected, found);
-        fg_error_hint(r->err, "release-0.2, all-v2x16, all-v2x64 and all-lut4 are plans by name "
-                              "that fit any model");
+        fg_error_hint(r->err,
+                      "release-0.2, all-v2x16, all-v2x64, all-lut4 and all-lut6 are plans by name "
+                      "that fit any model");
         return rc;
     }
     return 0;
@@ -364,7 +366,7 @@ static int add_mat(struct resolver *r, int64_t layer, enum fg_plan_part part, in
     key_of(field, sizeof field, layer, (int)part);
     if (rows % fg_qformat_rows_per_index(m->format)) {
         snprintf(found, sizeof found, "%s for %" PRId64 " rows", fg_qformat_name(m->format), rows);
-        return refuse(r, field, "lut4, int8, bf16 or f16: the number of rows is odd", found);
+        return refuse(r, field, "lut4, lut6, int8, bf16 or f16: the number of rows is odd", found);
     }
     choose_basis(r, m);
     m->rank = rank_of(r->plan, m);

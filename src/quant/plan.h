@@ -85,10 +85,10 @@ struct fg_plan_list {
 
 struct fg_plan; // opaque
 
-// Opens a built-in plan by name (release-0.1, release-0.2, u48, all-v2x16, all-v2x64, all-lut4) or
-// a plan file, in the form "forge.plan/1" or the original's flat one. A name of the former wins
-// over a file of that name; "./NAME" is the file. Errors: FG_EINPUT naming the key that is unknown
-// or whose value is not understood; FG_ERESOURCE. *out is then NULL.
+// Opens a built-in plan by name (release-0.1, release-0.2, u48, all-v2x16, all-v2x64, all-lut4,
+// all-lut6) or a plan file, in the form "forge.plan/1" or the original's flat one. A name of the
+// former wins over a file of that name; "./NAME" is the file. Errors: FG_EINPUT naming the key that
+// is unknown or whose value is not understood; FG_ERESOURCE. *out is then NULL.
 int fg_plan_open(struct fg_plan **out, const char *path_or_name, struct fg_error *err);
 // The same from text; `file` is its name for errors.
 int fg_plan_parse(struct fg_plan **out, const char *text, size_t n, const char *file,

@@ -41,6 +41,7 @@ static const struct builtin builtins[] = {
     {"all-v2x16", FG_Q_V2X16, FG_Q_V2X16, false, FG_MIX_BOTH, 0, {none, none}, 0},
     {"all-v2x64", FG_Q_V2X64, FG_Q_V2X64, false, FG_MIX_BOTH, 0, {none, none}, 0},
     {"all-lut4", FG_Q_LUT4, FG_Q_LUT4, false, FG_MIX_BOTH, 0, {none, none}, 0},
+    {"all-lut6", FG_Q_LUT6, FG_Q_LUT6, false, FG_MIX_BOTH, 0, {none, none}, 0},
 };
 
 #define FACTOR_BYTES 316669952u // rank 64 on all 208 mixer matrices
@@ -57,6 +58,10 @@ static bool fill(struct fg_plan *p, const struct builtin *b)
     p->mlp = b->mlp;
     p->mixer = b->mixer;
     p->mix_rot = b->mix_rot;
+    if (b->mlp == FG_Q_LUT6) {
+        p->head = FG_Q_LUT6; // four bits there would be most of what is lost
+        p->lr_rank = 0;      // factors cost more bytes than the same in indices gains
+    }
     if (b->released) {
         p->lr_rank = 64;
         p->model = (struct fg_plan_for){"qwen3_5", 64, 5120, 17408, 248320};

@@ -11,7 +11,7 @@
 
 #define FILE_BYTES_MAX (4u << 20)
 #define SCHEMA "forge.plan/1"
-#define FORMATS "v2x16, v2x64, lut4, int8, bf16 or f16"
+#define FORMATS "v2x16, v2x64, lut4, lut6, int8, bf16 or f16"
 
 // ---- values by name
 
@@ -409,7 +409,7 @@ int fg_plan_open(struct fg_plan **out, const char *path_or_name, struct fg_error
     int rc = fg_file_read(&text, path_or_name, FILE_BYTES_MAX, err);
     if (rc == FG_EINPUT && !fg_path_taken(path_or_name))
         fg_error_hint(err, "plans by name: release-0.1, release-0.2, u48, all-v2x16, all-v2x64, "
-                           "all-lut4");
+                           "all-lut4, all-lut6");
     if (!rc) rc = fg_plan_parse(out, text.len ? text.data : "", text.len, path_or_name, err);
     fg_buf_free(&text);
     return rc;

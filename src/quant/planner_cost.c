@@ -12,8 +12,11 @@
 #define ERROR_MIN 1e-12 // of formats that lose something
 
 // Errors beside that of v2x16 (planner.h).
-static const double ratios[FG_Q_N_FORMATS] = {
-    [FG_Q_V2X16] = 1, [FG_Q_V2X64] = 0.24, [FG_Q_LUT4] = 0.08, [FG_Q_INT8] = 0.0006};
+static const double ratios[FG_Q_N_FORMATS] = {[FG_Q_V2X16] = 1,
+                                              [FG_Q_V2X64] = 0.24,
+                                              [FG_Q_LUT4] = 0.08,
+                                              [FG_Q_LUT6] = 0.007,
+                                              [FG_Q_INT8] = 0.0006};
 
 static bool loses(int f)
 {

@@ -143,7 +143,7 @@ static int read_row(const struct parser *p, struct json_object *obj)
     if (!rc && !fg_sens_unit_parse(&row.unit, unit)) rc = refuse(p, p->where, "unit", UNITS, unit);
     if (!rc) rc = fg_json_str(&p->doc, obj, p->where, "format", "", &format, NULL, p->err);
     if (!rc && (!fg_qformat_of_name(format, &row.format) || row.format == FG_Q_F32))
-        rc = refuse(p, p->where, "format", "v2x16, v2x64, lut4, int8, bf16 or f16", format);
+        rc = refuse(p, p->where, "format", "v2x16, v2x64, lut4, lut6, int8, bf16 or f16", format);
     if (!rc) rc = fg_json_str(&p->doc, obj, p->where, "metric", "", &metric, NULL, p->err);
     if (!rc && !metric_of_name(metric, &row.metric))
         rc = refuse(p, p->where, "metric", METRICS, metric);

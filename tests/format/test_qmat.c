@@ -17,6 +17,7 @@ static void names_and_aliases(void **state)
     } cases[] = {{"v2x16", FG_Q_V2X16},
                  {"v2x64", FG_Q_V2X64},
                  {"lut4", FG_Q_LUT4},
+                 {"lut6", FG_Q_LUT6},
                  {"int8", FG_Q_INT8},
                  {"bf16", FG_Q_BF16},
                  {"f16", FG_Q_F16},
@@ -24,6 +25,7 @@ static void names_and_aliases(void **state)
                  {"vector 2x16 + pcs", FG_Q_V2X16},
                  {"vector 2x64 + pcs", FG_Q_V2X64},
                  {"LUT4 per-tensor + pcs", FG_Q_LUT4},
+                 {"LUT6 per-tensor + pcs", FG_Q_LUT6},
                  {"INT8 per-channel", FG_Q_INT8}};
     for (size_t i = 0; i < FG_COUNT(cases); i++) {
         enum fg_qformat f = FG_Q_N_FORMATS;
@@ -40,14 +42,14 @@ static void names_and_aliases(void **state)
 static void properties(void **state)
 {
     (void)state;
-    static const int bits[] = {4, 6, 4, 8, 0, 0, 0}, rows[] = {2, 2, 1, 1, 1, 1, 1},
-                     entries[] = {16, 64, 16, 0, 0, 0, 0};
+    static const int bits[] = {4, 6, 4, 6, 8, 0, 0, 0}, rows[] = {2, 2, 1, 1, 1, 1, 1, 1},
+                     entries[] = {16, 64, 16, 64, 0, 0, 0, 0};
     for (int i = 0; i < FG_Q_N_FORMATS; i++) {
         enum fg_qformat f = (enum fg_qformat)i;
         assert_int_equal(fg_qformat_index_bits(f), bits[i]);
         assert_int_equal(fg_qformat_rows_per_index(f), rows[i]);
         assert_int_equal(fg_qformat_entries(f), entries[i]);
-        assert_int_equal(fg_qformat_is_lut(f), i <= FG_Q_LUT4);
+        assert_int_equal(fg_qformat_is_lut(f), i <= FG_Q_LUT6);
         assert_int_equal(fg_qformat_is_kept(f), i >= FG_Q_BF16);
     }
     assert_int_equal(fg_qformat_row_bytes(FG_Q_V2X64, 5), 4); // 30 bits

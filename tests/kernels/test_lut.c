@@ -12,7 +12,7 @@
 #include <math.h>
 #include <string.h>
 
-static const char *const layout_names[FG_N_LAYOUTS] = {"p6", "p4x2", "p4", "i8"};
+static const char *const layout_names[FG_N_LAYOUTS] = {"p6", "p4x2", "p4", "i8", "p6x1"};
 #define CANARY 12345.678f
 
 enum kind {
@@ -51,7 +51,7 @@ static void put(enum fg_layout l, uint8_t *group, int p, int64_t k, unsigned v)
     int c = (int)(k % fg_layout_unit_cols(l));
     if (l == FG_I8) {
         unit[4 * p + c] = (uint8_t)v;
-    } else if (l != FG_P6) {
+    } else if (!fg_layout_is_six_bits(l)) {
         unit[4 * p + c % 4] |= (uint8_t)(c < 4 ? v : v << 4);
     } else if (c < 12) {
         unit[64 * (c / 4) + 4 * p + c % 4] |= (uint8_t)v;
@@ -63,7 +63,7 @@ static void put(enum fg_layout l, uint8_t *group, int p, int64_t k, unsigned v)
 
 static void fill_weights(struct lut_case *c, uint64_t *s)
 {
-    const int entries = c->layout == FG_P6 ? 64 : 16;
+    const int entries = fg_layout_is_six_bits(c->layout) ? 64 : 16;
     const int64_t rows = fg_layout_rows(c->layout), per_lane = rows / FG_LUT_LANES;
     for (int t = 0; t < 2; t++) {
         float most = 0;

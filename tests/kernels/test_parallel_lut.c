@@ -44,7 +44,7 @@ static struct fg_lut make_lut(struct fg_arena *a, enum fg_layout l, int64_t n_ou
                               int rank, bool int8_factors, uint64_t *seed)
 {
     const int64_t groups = fg_layout_groups(l, n_out), rows = groups * fg_layout_rows(l);
-    const int period = l == FG_P6 ? 64 : 16;
+    const int period = fg_layout_is_six_bits(l) ? 64 : 16;
     struct fg_lut w = {.layout = l, .n_out = n_out, .n_in = n_in, .rank = rank};
     uint64_t bytes = (uint64_t)(groups * fg_layout_group_bytes(l, n_in));
     uint8_t *tiles = fg_arena_alloc(a, bytes, 1), *u8 = fg_arena_alloc(a, 128, 1);
@@ -226,6 +226,7 @@ static void test_jobs_follow_the_written_order(void **state)
         {FG_P6, 290, 1536, 512, 40, 1, true}, {FG_P4X2, 66, 2048, 1024, 8, 1, true},
         {FG_P4, 1000, 64, 0, 0, 2, false},    {FG_P4, 37, 100, 0, 5, 1, false},
         {FG_P4, 37, 100, 0, 5, 2, true},      {FG_I8, 40, 1040, 16, 24, 2, false},
+        {FG_P6X1, 37, 1096, 8, 9, 2, false},  {FG_P6X1, 200, 576, 64, 0, 1, true},
     };
     static const struct {
         int64_t T;

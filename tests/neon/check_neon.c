@@ -151,7 +151,7 @@ static struct matrix matrix_new(enum fg_layout l, int64_t n_out, int64_t n_in, i
     m.table_u8 = zeros(128);
     m.scale = numbers(rows, seed, NUMBERS_UNIT);
     for (int i = 0; i < 128; i++) {
-        int at = l == FG_P6 ? i : i / 64 * 64 + i % 16;
+        int at = fg_layout_is_six_bits(l) ? i : i / 64 * 64 + i % 16;
         m.table[i] = m.table[at];
         m.table_u8[i] = at == i ? (uint8_t)(1 + next_u32(seed) % 255) : m.table_u8[at];
     }

@@ -10,7 +10,7 @@
 #include "quant/tiles.h"
 #include "quant/matrices.h"
 
-static const enum fg_qformat luts[] = {FG_Q_V2X16, FG_Q_V2X64, FG_Q_LUT4};
+static const enum fg_qformat luts[] = {FG_Q_V2X16, FG_Q_V2X64, FG_Q_LUT4, FG_Q_LUT6};
 
 static struct fg_fit_options options(void)
 {
@@ -75,7 +75,7 @@ static void gaussian_errors(void **state)
     (void)state;
     static const struct {
         double mse, tolerance;
-    } want[] = {{0.1085, 0.0015}, {0.0298, 0.0003}, {0.0095, 0.0002}};
+    } want[] = {{0.1085, 0.0015}, {0.0298, 0.0003}, {0.0095, 0.0002}, {0.00068, 0.00003}};
     const int64_t rows = 256, cols = 1024;
     struct fg_fit_options o = options();
     o.row_weight = false;
@@ -102,7 +102,8 @@ static void gaussian_errors(void **state)
 }
 
 // Tables as the kernels have them in INT8: fast numerics take nothing from them, and the error of
-// the format rises by less than half a percent.
+// the format rises by less than half a percent; of 64 values, whose steps are two of the grid's, by
+// less than a fifth.
 static void tables_on_the_grid(void **state)
 {
     (void)state;
@@ -115,7 +116,7 @@ static void tables_on_the_grid(void **state)
             o.int8_tables = grid != 0;
             assert_int_equal(fg_fit_rtn(&r[grid], luts[i], W, rows, cols, &o, NULL), 0);
         }
-        assert_true(r[1].e.noise < r[0].e.noise * 1.005);
+        assert_true(r[1].e.noise < r[0].e.noise * (luts[i] == FG_Q_LUT6 ? 1.2 : 1.005));
         const struct fg_qmat m = fg_fit_view(&r[1]);
         float table[2][64], ts[2];
         uint8_t u8[2][64];
@@ -427,7 +428,8 @@ static void weights_count(void **state)
             }
             fg_fit_free(&r);
         }
-        assert_true(error[1] < 0.95 * error[0]);
+        // 64 values lie on the grid of INT8 tables: not much is left to place.
+        assert_true(error[1] < (luts[i] == FG_Q_LUT6 ? 0.98 : 0.95) * error[0]);
         double noise[2];
         for (int by_row = 0; by_row < 2; by_row++) {
             struct fg_fit_options o = options();
@@ -437,7 +439,7 @@ static void weights_count(void **state)
             noise[by_row] = r.e.noise;
             fg_fit_free(&r);
         }
-        assert_true(noise[1] < noise[0] * (luts[i] == FG_Q_LUT4 ? 1.01 : 0.99));
+        assert_true(noise[1] < noise[0] * (luts[i] >= FG_Q_LUT4 ? 1.01 : 0.99));
     }
     free(W);
 }

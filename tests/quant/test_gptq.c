@@ -13,7 +13,7 @@
 #include "quant/synthetic.h"
 #include <stdio.h>
 
-static const enum fg_qformat formats[] = {FG_Q_V2X16, FG_Q_V2X64, FG_Q_LUT4, FG_Q_INT8};
+static const enum fg_qformat formats[] = {FG_Q_V2X16, FG_Q_V2X64, FG_Q_LUT4, FG_Q_LUT6, FG_Q_INT8};
 
 static struct fg_gptq_options options(void)
 {
@@ -220,7 +220,7 @@ static void same_as_the_paper(void **state)
             fg_gptq_factor_free(&c.f);
         }
     }
-    assert_int_equal(compared, 5 * 2 * (2 + 2 + 1 + 1));
+    assert_int_equal(compared, 5 * 2 * (2 + 2 + 1 + 1 + 1));
     case_free(&c);
     fg_checkpoint_close(ck);
 }

@@ -213,7 +213,7 @@ static void built_in_plans_are_the_files(void **state)
         fg_plan_free(file);
         fg_plan_free(again);
     }
-    assert_int_equal(n, 6);
+    assert_int_equal(n, 7);
 }
 
 // ---- resolution

@@ -27,6 +27,7 @@ static const struct fg_tilefile_mat mats[] = {
     {"layers.0.self_attn.q_proj", FG_P4, 18, 33, 5, FG_LR_I8},
     {"layers.0.self_attn.v_proj", FG_I8, 17, 33, 2, FG_LR_I8},
     {"lm_head", FG_P4, 100, 64, 0, FG_LR_F16},
+    {"layers.1.mlp.down_proj", FG_P6X1, 19, 50, 4, FG_LR_F16},
 };
 #define N_MATS (sizeof mats / sizeof mats[0])
 

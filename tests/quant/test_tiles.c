@@ -41,7 +41,7 @@ static void goldens(void **state)
                 "bb6296325ef7ef0d");
 }
 
-static const enum fg_qformat tiled[] = {FG_Q_V2X16, FG_Q_V2X64, FG_Q_LUT4, FG_Q_INT8};
+static const enum fg_qformat tiled[] = {FG_Q_V2X16, FG_Q_V2X64, FG_Q_LUT4, FG_Q_LUT6, FG_Q_INT8};
 static const int64_t shapes[][2] = {{2, 1},    {32, 16},  {34, 17},  {30, 15},
                                     {98, 260}, {66, 511}, {2, 1024}, {64, 1033}};
 

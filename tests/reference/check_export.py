@@ -24,11 +24,11 @@ import tempfile
 
 import numpy as np
 
-BITS = {"v2x16": (4, 2, 16), "v2x64": (6, 2, 64), "lut4": (4, 1, 16)}  # bits, rows per index, entries
+BITS = {"v2x16": (4, 2, 16), "v2x64": (6, 2, 64), "lut4": (4, 1, 16), "lut6": (6, 1, 64)}  # bits, rows per index, entries
 PREFIXES = ("model.language_model.", "model.", "language_model.model.", "")
 DTYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16, "U8": np.uint8, "I8": np.int8}
 SEEDS = {"mlp_in": 1000, "mlp_mid": 2000, "mix_in": 3000, "mix_out": 4000}
-GAUSSIAN = {"all-v2x16": 9.65, "all-v2x64": 15.27, "all-lut4": 20.2}
+GAUSSIAN = {"all-v2x16": 9.65, "all-v2x64": 15.27, "all-lut4": 20.2, "all-lut6": 31.0}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 

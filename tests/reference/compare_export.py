@@ -28,7 +28,7 @@ import torch
 from safetensors import safe_open
 from transformers import AutoConfig, AutoModelForCausalLM
 
-ENTRIES = {"v2x16": (4, 2), "v2x64": (6, 2), "lut4": (4, 1)}  # bits of an index, rows per index
+ENTRIES = {"v2x16": (4, 2), "v2x64": (6, 2), "lut4": (4, 1), "lut6": (6, 1)}  # bits of an index, rows per index
 
 
 def unpack(packed, cols, bits):

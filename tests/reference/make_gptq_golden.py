@@ -87,6 +87,7 @@ def case(seed):
         "v2x64": np.float16(rng.normal(size=(64, 2)) * 1.2),
         "lut4": np.float16(np.sort(rng.normal(size=(16, 1)) * 1.3, axis=0)),
         "int8": None,
+        "lut6": np.float16(np.sort(rng.normal(size=(64, 1)) * 1.3, axis=0)),
     }
     out = {"W": W, "H": H, "importance": importance}
     for f, table in tables.items():

@@ -339,9 +339,9 @@ static void better_than_rounding(void **state)
 {
     (void)state;
     static const char *const names[] = {"a-s0", "chat-tiny"};
-    static const char *const plans[] = {"all-v2x16", "all-v2x64", "all-lut4", mixed};
+    static const char *const plans[] = {"all-v2x16", "all-v2x64", "all-lut4", "all-lut6", mixed};
     for (size_t k = 0; k < FG_COUNT(names) * FG_COUNT(plans); k++) {
-        char *dir = model_dir(names[k / 4]), name[32];
+        char *dir = model_dir(names[k / FG_COUNT(plans)]), name[32];
         struct fg_model *m = NULL;
         struct fg_error err = {0};
         check(fg_model_open(&m, dir, true, NULL, &err), &err);
@@ -350,7 +350,7 @@ static void better_than_rounding(void **state)
         snprintf(name, sizeof name, "better-%zu", k);
         char *out = in_tmp(name);
         const struct fg_calib_source source = {.path = rows};
-        struct fg_plan *plan = plan_of(plans[k % 4]);
+        struct fg_plan *plan = plan_of(plans[k % FG_COUNT(plans)]);
         struct fg_quantize_options o = options_of(dir, out, plan, &source);
         struct fg_quantize *q = NULL;
         check(fg_quantize_open(&q, &o, &err), &err);
@@ -374,7 +374,7 @@ static void better_than_rounding(void **state)
             assert_true(r.damp >= 0.01);
         }
         if (!(gain / n > 0.1))
-            fail_msg("%s, %s: mean gain %g", names[k / 4], plans[k % 4], gain / n);
+            fail_msg("%s, %s: mean gain %g", names[k / FG_COUNT(plans)], plans[k % FG_COUNT(plans)], gain / n);
         fg_quantize_free(q);
         fg_plan_free(plan);
         free(dir);

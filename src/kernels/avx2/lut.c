@@ -23,7 +23,7 @@ FG_INLINE __m128i lane_indices(const enum fg_layout l, const uint8_t *p)
 {
     uint32_t a = word(p);
     if (l == FG_I8) return _mm_cvtsi32_si128((int32_t)a);
-    if (l != FG_P6) {
+    if (!fg_layout_is_six_bits(l)) {
         __m128i both = _mm_setr_epi32((int32_t)a, (int32_t)(a >> 4), 0, 0);
         return _mm_and_si128(both, _mm_set1_epi8(15));
     }
@@ -49,7 +49,7 @@ FG_INLINE void decode(const enum fg_layout l, float *out, int64_t ldo, const str
                     __m256 v =
                         l == FG_I8
                             ? _mm256_cvtepi32_ps(_mm256_sub_epi32(index, _mm256_set1_epi32(128)))
-                            : look_up(l != FG_P6, w->table + 64 * c, index);
+                            : look_up(!fg_layout_is_six_bits(l), w->table + 64 * c, index);
                     fg_store_avx2(out + (p * per_lane + c) * ldo + k + i, n - i, v);
                 }
             }
@@ -73,6 +73,7 @@ LAYOUT(p6, FG_P6)
 LAYOUT(p4x2, FG_P4X2)
 LAYOUT(p4, FG_P4)
 LAYOUT(i8, FG_I8)
+LAYOUT(p6x1, FG_P6X1)
 
 void fg_fill_lut_avx2(struct fg_kernels *k)
 {
@@ -80,8 +81,10 @@ void fg_fill_lut_avx2(struct fg_kernels *k)
     k->lut_gemm[FG_P4X2] = fg_lut_gemm_p4x2_avx2;
     k->lut_gemm[FG_P4] = fg_lut_gemm_p4_avx2;
     k->lut_gemm[FG_I8] = fg_lut_gemm_i8_avx2;
+    k->lut_gemm[FG_P6X1] = fg_lut_gemm_p6x1_avx2;
     k->lut_decode[FG_P6] = fg_lut_decode_p6_avx2;
     k->lut_decode[FG_P4X2] = fg_lut_decode_p4x2_avx2;
     k->lut_decode[FG_P4] = fg_lut_decode_p4_avx2;
     k->lut_decode[FG_I8] = fg_lut_decode_i8_avx2;
+    k->lut_decode[FG_P6X1] = fg_lut_decode_p6x1_avx2;
 }

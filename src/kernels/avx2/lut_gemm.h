@@ -29,14 +29,19 @@ FG_INLINE int fg_lut_components(const int source)
     return source == FG_P6 || source == FG_P4X2 || source == FG_LUT_PAIRS ? 2 : 1;
 }
 
+FG_INLINE bool fg_lut_six_bits(const int source)
+{
+    return source == FG_P6 || source == FG_P6X1;
+}
+
 FG_INLINE int fg_lut_steps(const int source) // of four columns in a unit
 {
-    return source == FG_P6 ? 4 : source == FG_P4X2 || source == FG_P4 ? 2 : 1;
+    return fg_lut_six_bits(source) ? 4 : source == FG_P4X2 || source == FG_P4 ? 2 : 1;
 }
 
 FG_INLINE int64_t fg_lut_stride(const int source) // bytes from unit to unit
 {
-    return source == FG_P6 ? 192 : source == FG_LUT_SINGLES ? 32 : 64;
+    return fg_lut_six_bits(source) ? 192 : source == FG_LUT_SINGLES ? 32 : 64;
 }
 
 // Rows that share a pass over looked-up weights: as many sums as registers hold.
@@ -64,19 +69,21 @@ FG_INLINE struct fg_lut_tables fg_lut_load_tables(const int layout, const struct
         }
         for (int q = 0; q < 4; q++)
             t.part[c][q] =
-                layout == FG_P6 ? _mm256_xor_si256(quarter[q], quarter[q + 1]) : quarter[0];
+                fg_lut_six_bits(layout) ? _mm256_xor_si256(quarter[q], quarter[q + 1]) : quarter[0];
     }
     return t;
 }
 
-// Entries of 32 indices below 64: VPSHUFB gives 0 where the top bit of an index is set.
-FG_INLINE void fg_lut_look_up64(__m256i w[2], const struct fg_lut_tables *t, __m256i index)
+// Entries of 32 indices below 64, of C components: VPSHUFB gives 0 where the top bit of an index is
+// set.
+FG_INLINE void fg_lut_look_up64(const int C, __m256i w[2], const struct fg_lut_tables *t,
+                                __m256i index)
 {
     __m256i in0 = _mm256_add_epi8(index, _mm256_set1_epi8(0x70));
     __m256i in1 = _mm256_add_epi8(index, _mm256_set1_epi8(0x60));
     __m256i in2 = _mm256_add_epi8(index, _mm256_set1_epi8(0x50));
     FG_UNROLL
-    for (int c = 0; c < 2; c++) {
+    for (int c = 0; c < C; c++) {
         __m256i first = _mm256_xor_si256(_mm256_shuffle_epi8(t->part[c][0], in0),
                                          _mm256_shuffle_epi8(t->part[c][1], in1));
         __m256i second = _mm256_xor_si256(_mm256_shuffle_epi8(t->part[c][2], in2),
@@ -96,7 +103,9 @@ FG_INLINE void fg_lut_unit(const int source, __m256i w[4][2], const uint8_t *uni
 {
     const __m256i six = _mm256_set1_epi8(63), four = _mm256_set1_epi8(15);
     switch (source) {
-    case FG_P6: {
+    case FG_P6:
+    case FG_P6X1: {
+        const int C = fg_lut_components(source);
         __m256i plane[3], index3;
         FG_UNROLL
         for (int x = 0; x < 3; x++)
@@ -108,8 +117,8 @@ FG_INLINE void fg_lut_unit(const int source, __m256i w[4][2], const uint8_t *uni
             index3, _mm256_and_si256(_mm256_srli_epi16(plane[2], 2), _mm256_set1_epi8(0x30)));
         FG_UNROLL
         for (int x = 0; x < 3; x++)
-            fg_lut_look_up64(w[x], t, _mm256_and_si256(plane[x], six));
-        fg_lut_look_up64(w[3], t, index3);
+            fg_lut_look_up64(C, w[x], t, _mm256_and_si256(plane[x], six));
+        fg_lut_look_up64(C, w[3], t, index3);
         return;
     }
     case FG_P4X2:

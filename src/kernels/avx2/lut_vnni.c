@@ -13,6 +13,7 @@ LAYOUT(p6, FG_P6)
 LAYOUT(p4x2, FG_P4X2)
 LAYOUT(p4, FG_P4)
 LAYOUT(i8, FG_I8)
+LAYOUT(p6x1, FG_P6X1)
 
 void fg_fill_lut_avx2vnni(struct fg_kernels *k)
 {
@@ -20,4 +21,5 @@ void fg_fill_lut_avx2vnni(struct fg_kernels *k)
     k->lut_gemm[FG_P4X2] = fg_lut_gemm_p4x2_avx2vnni;
     k->lut_gemm[FG_P4] = fg_lut_gemm_p4_avx2vnni;
     k->lut_gemm[FG_I8] = fg_lut_gemm_i8_avx2vnni;
+    k->lut_gemm[FG_P6X1] = fg_lut_gemm_p6x1_avx2vnni;
 }

@@ -6,7 +6,7 @@
 
 #define COLS 16
 
-// Both rows of a pair in four registers each, or 16 entries in the first of them.
+// Both rows of a pair, or single ones, in four registers each; 16 entries in the first of them.
 struct tables {
     __m512 t[2][4];
 };
@@ -47,7 +47,7 @@ FG_INLINE __m512 values(const enum fg_layout l, __m128i bytes, const __m512 *tab
 {
     __m512i i = _mm512_cvtepu8_epi32(bytes);
     if (l == FG_I8) return _mm512_cvtepi32_ps(_mm512_sub_epi32(i, _mm512_set1_epi32(128)));
-    if (l != FG_P6) return _mm512_permutexvar_ps(i, table[0]);
+    if (!fg_layout_is_six_bits(l)) return _mm512_permutexvar_ps(i, table[0]);
     __mmask16 high = _mm512_test_epi32_mask(i, _mm512_set1_epi32(32));
     return _mm512_mask_blend_ps(high, _mm512_permutex2var_ps(table[0], i, table[1]),
                                 _mm512_permutex2var_ps(table[2], i, table[3]));
@@ -103,6 +103,7 @@ LAYOUT(p6, FG_P6)
 LAYOUT(p4x2, FG_P4X2)
 LAYOUT(p4, FG_P4)
 LAYOUT(i8, FG_I8)
+LAYOUT(p6x1, FG_P6X1)
 
 void fg_fill_lut_avx512(struct fg_kernels *k)
 {
@@ -110,4 +111,5 @@ void fg_fill_lut_avx512(struct fg_kernels *k)
     k->lut_decode[FG_P4X2] = fg_lut_decode_p4x2_avx512;
     k->lut_decode[FG_P4] = fg_lut_decode_p4_avx512;
     k->lut_decode[FG_I8] = fg_lut_decode_i8_avx512;
+    k->lut_decode[FG_P6X1] = fg_lut_decode_p6x1_avx512;
 }

@@ -60,7 +60,9 @@ FG_INLINE void add_block(const enum fg_layout l, const int T, const struct block
     const int room = ACCS / (T * comps);
     // Sets only where few rows leave the chains short of work, and clang 14 keeps them in
     // registers.
-    const int sets = T == 1 && room >= SETS_MAX ? SETS_MAX : room >= 4 && regs < 4 ? 4 : 1;
+    const int sets = T == 1 && room >= SETS_MAX              ? SETS_MAX
+                     : room >= 4 && (regs < 4 || comps == 1) ? 4
+                                                             : 1;
     const int at_once = sets > regs ? sets / regs : 1;
     __m512i table[2], acc[ACCS];
     load_tables(l, table, b->w);
@@ -112,6 +114,9 @@ BLOCK(p4, FG_P4, 16)
 BLOCKS_8(i8, FG_I8)
 BLOCK(i8, FG_I8, 12)
 BLOCK(i8, FG_I8, 16)
+BLOCKS_8(p6x1, FG_P6X1)
+BLOCK(p6x1, FG_P6X1, 12)
+BLOCK(p6x1, FG_P6X1, 16)
 
 #define NAMES_8(name)                                                                              \
     NULL, block_##name##_1, block_##name##_2, block_##name##_3, block_##name##_4,                  \
@@ -121,6 +126,7 @@ static const block_fn blocks[FG_N_LAYOUTS][ACCS + 1] = {
     [FG_P4X2] = {NAMES_8(p4x2)},
     [FG_P4] = {NAMES_8(p4), [12] = block_p4_12, [16] = block_p4_16},
     [FG_I8] = {NAMES_8(i8), [12] = block_i8_12, [16] = block_i8_16},
+    [FG_P6X1] = {NAMES_8(p6x1), [12] = block_p6x1_12, [16] = block_p6x1_16},
 };
 
 // Rows of the next pass when `left` remain: few passes, of even size.
@@ -180,6 +186,7 @@ LAYOUT(p6, FG_P6)
 LAYOUT(p4x2, FG_P4X2)
 LAYOUT(p4, FG_P4)
 LAYOUT(i8, FG_I8)
+LAYOUT(p6x1, FG_P6X1)
 
 void fg_fill_lut_avx512vnni(struct fg_kernels *k)
 {
@@ -187,4 +194,5 @@ void fg_fill_lut_avx512vnni(struct fg_kernels *k)
     k->lut_gemm[FG_P4X2] = fg_lut_gemm_p4x2_avx512vnni;
     k->lut_gemm[FG_P4] = fg_lut_gemm_p4_avx512vnni;
     k->lut_gemm[FG_I8] = fg_lut_gemm_i8_avx512vnni;
+    k->lut_gemm[FG_P6X1] = fg_lut_gemm_p6x1_avx512vnni;
 }

@@ -15,4 +15,7 @@ void fg_lut_gemm_p4_avx512vnni(float *y, int64_t ldy, const struct fg_lut *w, in
 void fg_lut_gemm_i8_avx512vnni(float *y, int64_t ldy, const struct fg_lut *w, int64_t g0,
                                int64_t g1, const struct fg_act *x, int64_t t0, int64_t t1,
                                void *scratch);
+void fg_lut_gemm_p6x1_avx512vnni(float *y, int64_t ldy, const struct fg_lut *w, int64_t g0,
+                                 int64_t g1, const struct fg_act *x, int64_t t0, int64_t t1,
+                                 void *scratch);
 #endif

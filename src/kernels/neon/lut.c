@@ -27,7 +27,7 @@ FG_INLINE int steps(const int source) // of four columns in a unit
 
 FG_INLINE int64_t stride(const int source) // bytes from unit to unit
 {
-    return source == FG_P6 ? 192 : source == PAIRS ? 128 : 64;
+    return source == FG_P6 || source == FG_P6X1 ? 192 : source == PAIRS ? 128 : 64;
 }
 
 // Rows that share a pass: as many sums as registers hold.
@@ -63,7 +63,8 @@ FG_INLINE void load_unit(const int source, int8x16_t w[4][2], const uint8_t *uni
                          const struct tables *t)
 {
     switch (source) {
-    case FG_P6: {
+    case FG_P6:
+    case FG_P6X1: {
         uint8x16_t index[4];
         FG_UNROLL
         for (int x = 0; x < 3; x++)
@@ -72,8 +73,9 @@ FG_INLINE void load_unit(const int source, int8x16_t w[4][2], const uint8_t *uni
         FG_UNROLL
         for (int s = 0; s < 4; s++) {
             uint8x16_t in = s < 3 ? vandq_u8(index[s], vdupq_n_u8(63)) : index[3];
-            w[s][0] = vqtbl4q_s8(t->part[0], in);
-            w[s][1] = vqtbl4q_s8(t->part[1], in);
+            FG_UNROLL
+            for (int c = 0; c < components(source); c++)
+                w[s][c] = vqtbl4q_s8(t->part[c], in);
         }
         return;
     }
@@ -279,15 +281,16 @@ FG_INLINE void gemm(const int layout, float *y, int64_t ldy, const struct fg_lut
 FG_INLINE uint8x16_t lane_indices(const enum fg_layout l, const uint8_t *p)
 {
     uint32_t words[4] = {0};
-    for (int x = 0; x < (l == FG_P6 ? 3 : 1); x++)
+    for (int x = 0; x < (fg_layout_is_six_bits(l) ? 3 : 1); x++)
         memcpy(words + x, p + 64 * x, sizeof *words);
-    if (l == FG_P6) {
+    if (fg_layout_is_six_bits(l)) {
         words[3] = (words[0] >> 6 & 0x03030303) | (words[1] >> 4 & 0x0C0C0C0C) |
                    (words[2] >> 2 & 0x30303030);
     } else {
         words[1] = words[0] >> 4;
     }
-    return vandq_u8(vreinterpretq_u8_u32(vld1q_u32(words)), vdupq_n_u8(l == FG_P6 ? 63 : 15));
+    return vandq_u8(vreinterpretq_u8_u32(vld1q_u32(words)),
+                    vdupq_n_u8(fg_layout_is_six_bits(l) ? 63 : 15));
 }
 
 // The FP32 tables as four tables of bytes, lowest first, which TBL can look up.
@@ -355,9 +358,11 @@ GEMM(p6, FG_P6)
 GEMM(p4x2, FG_P4X2)
 GEMM(p4, FG_P4)
 GEMM(i8, FG_I8)
+GEMM(p6x1, FG_P6X1)
 DECODE(p6, FG_P6)
 DECODE(p4x2, FG_P4X2)
 DECODE(p4, FG_P4)
+DECODE(p6x1, FG_P6X1)
 
 void fg_fill_lut_neon(struct fg_kernels *k)
 {
@@ -365,8 +370,10 @@ void fg_fill_lut_neon(struct fg_kernels *k)
     k->lut_gemm[FG_P4X2] = fg_lut_gemm_p4x2_neon;
     k->lut_gemm[FG_P4] = fg_lut_gemm_p4_neon;
     k->lut_gemm[FG_I8] = fg_lut_gemm_i8_neon;
+    k->lut_gemm[FG_P6X1] = fg_lut_gemm_p6x1_neon;
     k->lut_decode[FG_P6] = fg_lut_decode_p6_neon;
     k->lut_decode[FG_P4X2] = fg_lut_decode_p4x2_neon;
     k->lut_decode[FG_P4] = fg_lut_decode_p4_neon;
     k->lut_decode[FG_I8] = fg_lut_decode_i8_neon;
+    k->lut_decode[FG_P6X1] = fg_lut_decode_p6x1_neon;
 }
