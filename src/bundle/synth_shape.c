@@ -55,7 +55,7 @@ static const struct shape shapes[] = {
      "{\"schema\":\"forge.plan/1\",\"defaults\":{\"mlp\":\"v2x64\",\"mixer\":\"lut4\","
      "\"kv\":\"int8\",\"head\":\"lut4\",\"basis\":\"online\",\"lr_rank\":8,"
      "\"lr_parts\":[\"gdn\",\"attn\"]},\"overrides\":{\"0.mixer\":\"v2x16\","
-     "\"3.mixer\":\"v2x16\"}}",
+     "\"3.mixer\":\"v2x16\",\"1.mlp\":\"lut6\"}}",
      {256, 512, 1024, 0}},
 };
 

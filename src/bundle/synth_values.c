@@ -19,6 +19,11 @@ static const float levels8[8] = {-1.6630f, -0.9617f, -0.5298f, -0.1705f,
 static const float levels16[16] = {-1.9382f, -1.3714f, -1.0509f, -0.8079f, -0.6026f, -0.4185f,
                                    -0.2468f, -0.0816f, 0.0816f,  0.2468f,  0.4185f,  0.6026f,
                                    0.8079f,  1.0509f,  1.3714f,  1.9382f};
+static const float upper_levels64[32] = {
+    0.0198f, 0.0594f, 0.0991f, 0.1389f, 0.1789f, 0.2193f, 0.2600f, 0.3011f,
+    0.3427f, 0.3849f, 0.4278f, 0.4715f, 0.5161f, 0.5617f, 0.6085f, 0.6566f,
+    0.7063f, 0.7577f, 0.8112f, 0.8671f, 0.9257f, 0.9877f, 1.0536f, 1.1243f,
+    1.2010f, 1.2854f, 1.3799f, 1.4882f, 1.6170f, 1.7793f, 2.0073f, 2.4417f};
 
 enum kind {
     BYTES, // as they come
@@ -134,6 +139,13 @@ static void fill_table(struct fg_synth_source *s, enum fg_qformat format)
     if (format == FG_Q_LUT4) {
         for (int i = 0; i < 16; i++)
             s->table[i] = fg_f16_of_f32(levels16[i]);
+        return;
+    }
+    if (format == FG_Q_LUT6) {
+        for (int i = 0; i < 32; i++) {
+            s->table[32 + i] = fg_f16_of_f32(upper_levels64[i]);
+            s->table[31 - i] = fg_f16_of_f32(-upper_levels64[i]);
+        }
         return;
     }
     int n = format == FG_Q_V2X64 ? 8 : 4;

@@ -67,16 +67,16 @@ compare=(--work work --trace trace --teacher teacher --band-layers 2)
 # ---- errors of matrices
 
 measure err err.json --dry-run > out || fail "--dry-run"
-[ "$(cat out)" = "err.json: 0 figures, 208 to be measured" ] && [ ! -e err.json ] || fail "--dry-run: $(cat out)"
+[ "$(cat out)" = "err.json: 0 figures, 260 to be measured" ] && [ ! -e err.json ] || fail "--dry-run: $(cat out)"
 measure err err.json > out || fail "measure err"
-[ "$(cat out)" = "err.json: 208 figures, 208 of them new" ] || fail "figures: $(cat out)" # 26 matrices, 4 formats, 2
+[ "$(cat out)" = "err.json: 260 figures, 260 of them new" ] || fail "figures: $(cat out)" # 26 matrices, 5 formats, 2
 for unit in 0.gate 3.o 2.out head; do
     coarse=$(value err.json $unit v2x16 rel_err_h) fine=$(value err.json $unit lut4 rel_err_h)
     awk "BEGIN { exit !($coarse > $fine && $fine > 0) }" || fail "$unit: $coarse, $fine"
 done
 cp err.json before.json
 measure err err.json > out
-[ "$(cat out)" = "err.json: 208 figures, 0 of them new" ] || fail "measured again: $(cat out)"
+[ "$(cat out)" = "err.json: 260 figures, 0 of them new" ] || fail "measured again: $(cat out)"
 cmp -s err.json before.json || fail "a table without news was written"
 measure err some.json --only '*.down' --formats lut4 > /dev/null
 [ "$(grep -o '"unit"' some.json | wc -l)" = 8 ] || fail "--only: $(cat some.json)"
@@ -184,7 +184,7 @@ solve own.json --budget-bytes $((base + 4000)) --free kv,head --allow lut4,int8 
 "$FORGE" quantize -m "$model" --plan plan.json --method rtn --output q -q > /dev/null || fail "quantize by it"
 
 "$FORGE" plan measure --kind speed -m "$model" --out speed.json -q > out || fail "measure speed"
-[ "$(cat out)" = "speed.json: 104 figures, 104 of them new" ] || fail "times: $(cat out)"
+[ "$(cat out)" = "speed.json: 130 figures, 130 of them new" ] || fail "times: $(cat out)"
 solve fast.json --budget-bytes $((base + 4000)) --speed speed.json --budget-ms 1000 > out || fail "--speed"
 grep -q 'ms per row' out || fail "times: $(cat out)"
 refused 2 'field budget' solve -m "$model" --sens sens.json --out x --budget-bytes $((base + 4000)) --speed speed.json --budget-ms 0.0001

@@ -409,7 +409,7 @@ static void the_budget_of_time_holds_too(void **state)
         const struct fg_sens_unit u = fg_sens_unit_of(&l.mats[i]);
         char unit[FG_SENS_UNIT_TEXT];
         fg_sens_unit_text(unit, &u);
-        for (int f = 0; f < 4; f++) { // four bits are faster than three
+        for (int f = 0; f <= FG_Q_INT8; f++) { // four bits are faster than three
             const double speed = f == FG_Q_V2X64 ? 1 : f == FG_Q_INT8 ? 2 : 1.6;
             add(&b.sens, unit, (enum fg_qformat)f, FG_SENS_NS,
                 (double)(l.mats[i].rows * l.mats[i].cols) * (2 + f) / 8 / speed);

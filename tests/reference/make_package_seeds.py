@@ -27,7 +27,7 @@ def pack(indices, bits):
     return stream.to_bytes((len(indices) * bits + 7) // 8, "little")
 
 
-FORMATS = {"v2x16": (4, 2, 16), "v2x64": (6, 2, 64), "lut4": (4, 1, 16)}
+FORMATS = {"v2x16": (4, 2, 16), "v2x64": (6, 2, 64), "lut4": (4, 1, 16), "lut6": (6, 1, 64)}
 
 
 class Package:
@@ -107,7 +107,7 @@ def chunk():
     basis = lambda site, n: {"site": site, "block": 8}
     mlp(p, "layers.4.", 8, 8, basis)
     p.mat("layers.4.linear_attn.in_proj_qkv", "v2x64", 16, 8, basis("mix_in", 8), 1)
-    p.mat("layers.4.linear_attn.in_proj_z", "lut4", 8, 8, basis("mix_in", 8))
+    p.mat("layers.4.linear_attn.in_proj_z", "lut6", 8, 8, basis("mix_in", 8))
     p.mat("layers.4.linear_attn.in_proj_a", "bf16", 2, 8)
     p.mat("layers.4.linear_attn.in_proj_b", "f32", 2, 8)
     p.mat("layers.4.linear_attn.out_proj", "int8", 8, 8, basis("mix_out", 8))

@@ -265,7 +265,7 @@ static inline void pb_layer(struct pb_set *s, const struct pb_model *m, int64_t 
         pb_mat(s, i, "self_attn.q_proj", FG_Q_V2X16, q, H, mix_in, 2);
         pb_int8_factors(s, pb_mat(s, i, "self_attn.k_proj", FG_Q_INT8, kv, H, mix_in, 2));
         pb_mat(s, i, "self_attn.v_proj", FG_Q_F16, kv, H, mix_in, 0);
-        pb_mat(s, i, "self_attn.o_proj", FG_Q_LUT4, H, out, mix_out, 0);
+        pb_mat(s, i, "self_attn.o_proj", FG_Q_LUT6, H, out, mix_out, 0);
         if (m->qk_norm) {
             pb_vec(s, i, "self_attn.q_norm.weight", D);
             pb_vec(s, i, "self_attn.k_norm.weight", D);
