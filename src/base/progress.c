@@ -1,6 +1,7 @@
 // base/progress.c: bar and lines.
 #include "base/progress.h"
 #include "base/error.h"
+#include "base/jwrite.h"
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,7 +11,7 @@
 
 struct fg_progress {
     FILE *out; // NULL: silent
-    bool tty;
+    bool tty, json;
     char name[64], item[64];
     uint64_t done, total, lines_done;
     enum fg_progress_unit unit;
@@ -56,13 +57,14 @@ char *fg_format_bytes(char *out, size_t cap, uint64_t bytes)
     return out;
 }
 
-struct fg_progress *fg_progress_new(FILE *out, bool quiet, const char *name, uint64_t total,
-                                    enum fg_progress_unit unit)
+struct fg_progress *fg_progress_new(FILE *out, enum fg_progress_mode mode, const char *name,
+                                    uint64_t total, enum fg_progress_unit unit)
 {
     struct fg_progress *p = calloc(1, sizeof *p);
     if (!p) return NULL;
-    p->out = quiet ? NULL : out;
-    p->tty = p->out && isatty(fileno(p->out));
+    p->out = mode == FG_PROGRESS_NONE ? NULL : out;
+    p->tty = p->out && mode == FG_PROGRESS_AUTO && isatty(fileno(p->out));
+    p->json = mode == FG_PROGRESS_JSON;
     fg_escape(p->name, sizeof p->name, name, strlen(name));
     p->total = total;
     p->unit = unit;
@@ -106,8 +108,44 @@ static void describe(const struct fg_progress *p, double now, char *out, size_t 
              p->item[0] ? "  " : "", p->item);
 }
 
+// ended: NULL while the job runs.
+static void write_json(const struct fg_progress *p, double now, const char *ended)
+{
+    const double seconds = now - p->start;
+    struct fg_jwrite w = {0};
+    fg_jwrite_object(&w, NULL);
+    fg_jwrite_str(&w, "stage", p->name);
+    if (p->item[0])
+        fg_jwrite_str(&w, "item", p->item);
+    else
+        fg_jwrite_null(&w, "item");
+    fg_jwrite_uint(&w, "done", p->done);
+    if (p->total)
+        fg_jwrite_uint(&w, "total", p->total);
+    else
+        fg_jwrite_null(&w, "total");
+    fg_jwrite_str(&w, "unit", p->unit == FG_PROGRESS_BYTES ? "bytes" : "count");
+    fg_jwrite_num(&w, "seconds", seconds);
+    if (p->done > 0 && p->total > p->done)
+        fg_jwrite_num(&w, "eta_s", seconds / (double)p->done * (double)(p->total - p->done));
+    else
+        fg_jwrite_null(&w, "eta_s");
+    if (ended)
+        fg_jwrite_str(&w, "ended", ended);
+    else
+        fg_jwrite_null(&w, "ended");
+    fg_jwrite_end_object(&w);
+    if (w.buf.data && !w.buf.failed) fprintf(p->out, "%s\n", w.buf.data);
+    fflush(p->out);
+    fg_jwrite_free(&w);
+}
+
 static void draw(struct fg_progress *p, double now)
 {
+    if (p->json) {
+        write_json(p, now, NULL);
+        return;
+    }
     char text[256];
     describe(p, now, text, sizeof text);
     if (!p->tty) {
@@ -140,8 +178,8 @@ void fg_progress_set(struct fg_progress *p, uint64_t done, const char *item)
     p->done = done;
     fg_escape(p->item, sizeof p->item, item ? item : "", item ? strlen(item) : 0);
     double now = fg_clock();
-    if (p->tty) {
-        if (now - p->last < 0.1) return;
+    if (p->tty || p->json) {
+        if (now - p->last < (p->json ? 1.0 : 0.1)) return;
     } else {
         bool step = !p->total || done - p->lines_done >= p->total / 20;
         if (now - p->last < 10 || !step) return;
@@ -154,7 +192,9 @@ void fg_progress_set(struct fg_progress *p, uint64_t done, const char *item)
 void fg_progress_end(struct fg_progress *p, bool ok)
 {
     if (!p) return;
-    if (p->out) {
+    if (p->out && p->json) {
+        write_json(p, fg_clock(), ok ? "done" : "stopped");
+    } else if (p->out) {
         char t[32], n[32], rate[64] = "";
         double elapsed = fg_clock() - p->start;
         amount(n, sizeof n, p, p->done);

@@ -200,6 +200,12 @@ static struct fg_opt_slot *find_letter(struct fg_args *args, char letter)
     return NULL;
 }
 
+// Whether --no-NAME means something.
+static bool can_negate(const struct fg_opt *o)
+{
+    return o->kind == FG_OPT_FLAG || (o->kind == FG_OPT_CHOICE && in_choices(o->choices, "none"));
+}
+
 // arg starts with "--". True when it is a long option of this command.
 static bool is_known(struct fg_args *args, const char *arg)
 {
@@ -207,7 +213,7 @@ static bool is_known(struct fg_args *args, const char *arg)
     if (n == 0) return false;
     if (find_long(args, arg + 2, n)) return true;
     struct fg_opt_slot *s = strncmp(arg, "--no-", 5) == 0 ? find_long(args, arg + 5, n - 3) : NULL;
-    return s && s->opt->kind == FG_OPT_FLAG;
+    return s && can_negate(s->opt);
 }
 
 static int fail_unknown_option(struct walk *w, const char *arg)
@@ -222,7 +228,7 @@ static int fail_unknown_option(struct walk *w, const char *arg)
     bool negated = false;
     for (int i = 0; i < w->args->n_slots && strncmp(arg, "--", 2) == 0; i++) {
         const struct fg_opt *o = w->args->slots[i].opt;
-        for (int no = 0; no <= (o->kind == FG_OPT_FLAG); no++) {
+        for (int no = 0; no <= can_negate(o); no++) {
             snprintf(name, sizeof name, "--%s%s", no ? "no-" : "", o->name);
             int d = fg_edit_distance(field, name);
             if (d < least) least = d, best = o->name, negated = no;
@@ -259,6 +265,11 @@ static int fail_unknown_command(struct walk *w, const struct fg_command *c, cons
     return rc;
 }
 
+static int fail_value(struct walk *w, const char *field)
+{
+    return fg_fail(w->err, FG_EINPUT, "option", NULL, field, "no value", "a value");
+}
+
 // One option with `field` as it was written; value NULL: none attached. *i is moved past a value
 // that is the next argument.
 static int take(struct walk *w, struct fg_opt_slot *slot, const char *field, const char *value,
@@ -267,7 +278,7 @@ static int take(struct walk *w, struct fg_opt_slot *slot, const char *field, con
     const struct fg_opt *opt = slot->opt;
     slot->source = FG_OPT_LINE;
     if (opt->kind == FG_OPT_FLAG || opt->kind == FG_OPT_COUNT) {
-        if (value) return fg_fail(w->err, FG_EINPUT, "option", NULL, field, "no value", "a value");
+        if (value) return fail_value(w, field);
         slot->flag = true;
         slot->i++;
         if (strcmp(opt->name, "help") == 0) w->args->help = true;
@@ -307,6 +318,10 @@ static int take_long(struct walk *w, int argc, const char *const *argv, int *i)
             int rc = take(w, slot, field, value, argc, argv, i);
             slot->flag = false;
             return rc;
+        }
+        if (slot && can_negate(slot->opt)) {
+            if (value) return fail_value(w, field);
+            return take(w, slot, field, "none", argc, argv, i);
         }
     }
     return fail_unknown_option(w, arg);

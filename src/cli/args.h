@@ -13,7 +13,7 @@ enum fg_opt_kind {
     FG_OPT_INT,     // whole number in [min, max]
     FG_OPT_CONTEXT, // positions: 16384 or 16K, in [min, max]
     FG_OPT_NUMBER,  // finite number in [low, high]
-    FG_OPT_CHOICE,  // one of choices
+    FG_OPT_CHOICE,  // one of choices; --no-name where "none" is one of them
     FG_OPT_TEXT,    // any text
     FG_OPT_PATH,    // a path; "~" and "~user" at its start are replaced
     FG_OPT_TEXTS    // any text; every occurrence adds one

@@ -105,7 +105,7 @@ static int on_synth(void *ctx, uint64_t done, uint64_t total, const char *item)
 {
     struct synth_bar *b = ctx;
     if (!b->bar)
-        b->bar = fg_progress_new(stderr, !b->cli->progress, b->shape, total, FG_PROGRESS_BYTES);
+        b->bar = fg_progress_new(stderr, b->cli->progress, b->shape, total, FG_PROGRESS_BYTES);
     fg_progress_set(b->bar, done, item);
     return fg_signals_pending();
 }

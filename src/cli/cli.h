@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/jwrite.h"
 #include "base/log.h"
+#include "base/progress.h"
 #include "cli/args.h"
 #include <stdbool.h>
 #include <stddef.h>
@@ -18,7 +19,7 @@ struct fg_cli {
     const struct fg_command *root;
     fg_env_fn env;
     bool json;
-    bool progress;             // bars are wanted (stderr decides whether it is a terminal)
+    enum fg_progress_mode progress;
     bool color_out, color_err; // escape sequences may be written there
     int threads;               // 0: the engine's default
     const char *isa;           // NULL: the best

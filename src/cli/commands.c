@@ -31,10 +31,13 @@ static const struct fg_opt global_opts[] = {
      .help = "auto, always or never: colour on terminals, everywhere, nowhere"},
     {.name = "progress",
      .group = "Global",
-     .kind = FG_OPT_FLAG,
-     .def = "on",
-     .listed_negative = true,
-     .help = "no progress bars"},
+     .kind = FG_OPT_CHOICE,
+     .value = "HOW",
+     .def = "auto",
+     .choices = "auto|plain|json|none",
+     .help =
+         "of long jobs, on standard error: auto, a bar on terminals and lines elsewhere; plain, "
+         "lines; json, an object on each line; none, as --no-progress"},
     {.name = "threads",
      .group = "Global",
      .kind = FG_OPT_INT,

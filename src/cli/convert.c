@@ -21,7 +21,7 @@ static bool on_progress(void *ctx, uint64_t done, uint64_t total, const char *it
     struct bar *bar = ctx;
     if (!bar->progress)
         bar->progress =
-            fg_progress_new(stderr, !bar->cli->progress, "convert", total, FG_PROGRESS_BYTES);
+            fg_progress_new(stderr, bar->cli->progress, "convert", total, FG_PROGRESS_BYTES);
     fg_progress_set(bar->progress, done, item);
     return fg_signals_pending() == 0;
 }

@@ -60,8 +60,8 @@ static int run_evalset(struct fg_cli *cli, struct fg_error *err)
         s.job.max_new = fg_args_int(args, "max-new");
         job.generate = s.job;
         size_t n = job.set == FG_PROMPTS_DEV ? 64 : 128;
-        s.bar = fg_progress_new(stderr, !cli->progress || s.job.dry_run, "evalset", n,
-                                FG_PROGRESS_COUNT);
+        s.bar = fg_progress_new(stderr, s.job.dry_run ? FG_PROGRESS_NONE : cli->progress, "evalset",
+                                n, FG_PROGRESS_COUNT);
         rc = fg_evalset_make(&job, &result, &trace, err);
         fg_progress_end(s.bar, rc == 0);
         if (!rc)

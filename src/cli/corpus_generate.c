@@ -127,8 +127,8 @@ static int run_generate(struct fg_cli *cli, struct fg_error *err)
         s.job.prompts = &prompts;
         s.job.dir = fg_args_text(&cli->args, "out");
         s.job.max_new = fg_args_int(&cli->args, "max-new");
-        s.bar = fg_progress_new(stderr, !cli->progress || s.job.dry_run, "generate", prompts.n,
-                                FG_PROGRESS_COUNT);
+        s.bar = fg_progress_new(stderr, s.job.dry_run ? FG_PROGRESS_NONE : cli->progress,
+                                "generate", prompts.n, FG_PROGRESS_COUNT);
         rc = fg_generate_run(&s.job, &result, err);
         fg_progress_end(s.bar, rc == 0);
         if (!rc)

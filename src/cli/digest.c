@@ -29,7 +29,7 @@ static bool on_progress(void *ctx, uint64_t done, uint64_t total)
 {
     struct job *job = ctx;
     if (!job->bar)
-        job->bar = fg_progress_new(stderr, !job->cli->progress, "digest", total, FG_PROGRESS_BYTES);
+        job->bar = fg_progress_new(stderr, job->cli->progress, "digest", total, FG_PROGRESS_BYTES);
     fg_progress_set(job->bar, done, NULL);
     return fg_signals_pending() == 0;
 }

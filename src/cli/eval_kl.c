@@ -134,7 +134,7 @@ static int measure(struct kl *k, const struct measure *m, struct fg_error *err)
         job.topk = fg_teacher_facts(k->teacher)->k;
         if (fg_args_given(args, "topk")) job.topk = fg_args_int(args, "topk");
     }
-    k->bar = fg_progress_new(stderr, !k->cli->progress, m->name, (uint64_t)fg_klk_rows(&job),
+    k->bar = fg_progress_new(stderr, k->cli->progress, m->name, (uint64_t)fg_klk_rows(&job),
                              FG_PROGRESS_COUNT);
     int rc = fg_klk_run(&job, &result, err);
     fg_progress_end(k->bar, rc == 0);

@@ -62,7 +62,7 @@ static int run_logits(struct fg_cli *cli, struct fg_error *err)
         fg_signals_catch();
         double start = fg_clock();
         struct fg_progress *bar =
-            fg_progress_new(stderr, !cli->progress, "logits", job.n, FG_PROGRESS_COUNT);
+            fg_progress_new(stderr, cli->progress, "logits", job.n, FG_PROGRESS_COUNT);
         job.ctx = bar;
         rc = fg_eval_logits(e, &job, err);
         fg_progress_end(bar, rc == 0);

@@ -263,7 +263,7 @@ static int evaluate(struct niah *n, struct fg_error *err)
     int64_t total = 0;
     for (int i = 0; i < n->job.n_lengths; i++)
         total += n->lengths[i] * table_rows(n) * n->job.trials;
-    n->bar = fg_progress_new(stderr, !n->cli->progress, "niah", (uint64_t)total, FG_PROGRESS_COUNT);
+    n->bar = fg_progress_new(stderr, n->cli->progress, "niah", (uint64_t)total, FG_PROGRESS_COUNT);
     int rc = fg_niah_run(&n->job, &n->result, err);
     fg_progress_end(n->bar, rc == 0 && !n->result.stopped);
     n->bar = NULL;

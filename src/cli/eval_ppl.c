@@ -262,7 +262,7 @@ static int evaluate(struct ppl *p, struct fg_error *err)
 {
     int64_t rows;
     p->windows = fg_eval_ppl_windows(&p->job, &rows);
-    p->bar = fg_progress_new(stderr, !p->cli->progress, "ppl", (uint64_t)rows, FG_PROGRESS_COUNT);
+    p->bar = fg_progress_new(stderr, p->cli->progress, "ppl", (uint64_t)rows, FG_PROGRESS_COUNT);
     int rc = fg_eval_ppl(&p->job, &p->result, err);
     fg_progress_end(p->bar, rc == 0 && !p->result.stopped);
     p->bar = NULL;

@@ -61,7 +61,7 @@ static int run_import(struct fg_cli *cli, struct fg_error *err)
     double start = fg_clock();
     uint64_t bytes = output_bytes(imp, o.dtype);
     struct fg_progress *bar =
-        fg_progress_new(stderr, !cli->progress, "import", bytes, FG_PROGRESS_BYTES);
+        fg_progress_new(stderr, cli->progress, "import", bytes, FG_PROGRESS_BYTES);
     o.ctx = &bar;
     rc = fg_import_write(imp, dir, &o, err);
     fg_progress_end(bar, rc == 0);

@@ -52,6 +52,15 @@ static int take_isa(struct fg_cli *cli, struct fg_error *err)
     return rc;
 }
 
+static enum fg_progress_mode progress_mode(const struct fg_args *args)
+{
+    const char *text = fg_args_text(args, "progress");
+    return strcmp(text, "plain") == 0  ? FG_PROGRESS_PLAIN
+           : strcmp(text, "json") == 0 ? FG_PROGRESS_JSON
+           : strcmp(text, "none") == 0 ? FG_PROGRESS_NONE
+                                       : FG_PROGRESS_AUTO;
+}
+
 static int set_up(struct fg_cli *cli, struct fg_error *err)
 {
     const struct fg_args *args = &cli->args;
@@ -62,7 +71,7 @@ static int set_up(struct fg_cli *cli, struct fg_error *err)
                      : verbose == 0              ? FG_LOG_WARN
                      : verbose == 1              ? FG_LOG_INFO
                                                  : FG_LOG_DEBUG;
-    cli->progress = fg_args_flag(args, "progress") && !fg_args_flag(args, "quiet");
+    cli->progress = fg_args_flag(args, "quiet") ? FG_PROGRESS_NONE : progress_mode(args);
     cli->color_out = wants_color(cli, STDOUT_FILENO);
     cli->color_err = wants_color(cli, STDERR_FILENO);
     cli->threads = (int)fg_args_int(args, "threads");

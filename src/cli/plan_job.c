@@ -125,7 +125,7 @@ int fg_cli_job_quantize(struct fg_cli_job *j, const struct fg_plan *plan, const 
         fg_cli_plan_warn(j->cli, info->list);
         rc = fg_quantize_check(q, err);
         j->bar =
-            fg_progress_new(stderr, !j->cli->progress, name, info->source_bytes, FG_PROGRESS_BYTES);
+            fg_progress_new(stderr, j->cli->progress, name, info->source_bytes, FG_PROGRESS_BYTES);
         if (!rc) rc = fg_quantize_run(q, err);
         fg_progress_end(j->bar, rc == 0);
         j->bar = NULL;
@@ -211,7 +211,7 @@ struct fg_klk_job fg_cli_eval_job(struct fg_cli_job *j, struct fg_cli_eval_set *
                              .pool = j->pool,
                              .progress = on_eval,
                              .ctx = j};
-    j->bar = fg_progress_new(stderr, !j->cli->progress, name, (uint64_t)fg_klk_rows(&job),
+    j->bar = fg_progress_new(stderr, j->cli->progress, name, (uint64_t)fg_klk_rows(&job),
                              FG_PROGRESS_COUNT);
     return job;
 }

@@ -139,7 +139,7 @@ static bool on_progress(void *ctx, uint64_t done, uint64_t total, const char *it
     struct measure *m = ctx;
     if (!m->job.bar)
         m->job.bar =
-            fg_progress_new(stderr, !m->cli->progress, "plan measure", total, FG_PROGRESS_BYTES);
+            fg_progress_new(stderr, m->cli->progress, "plan measure", total, FG_PROGRESS_BYTES);
     fg_progress_set(m->job.bar, done, item);
     return fg_signals_pending() == 0;
 }
@@ -354,7 +354,7 @@ static int measure_times(struct measure *m, struct fg_error *err)
     struct times t = {.n = 0};
     int rc = 0;
     m->job.bar =
-        fg_progress_new(stderr, !m->cli->progress, "plan measure", m->list.n, FG_PROGRESS_COUNT);
+        fg_progress_new(stderr, m->cli->progress, "plan measure", m->list.n, FG_PROGRESS_COUNT);
     for (uint64_t i = 0; i < m->list.n && !rc; i++) {
         fg_progress_set(m->job.bar, i, m->list.mats[i].name);
         for (int k = 0; k < m->n_formats && !rc; k++)

@@ -167,7 +167,7 @@ static int run_job(const struct fg_cli *cli, const struct fg_plan *plan,
     }
     if (!rc) {
         fg_signals_catch();
-        bar = fg_progress_new(stderr, !cli->progress || info->finished, "quantize",
+        bar = fg_progress_new(stderr, info->finished ? FG_PROGRESS_NONE : cli->progress, "quantize",
                               info->source_bytes, FG_PROGRESS_BYTES);
         rc = fg_quantize_run(q, err);
         fg_progress_end(bar, rc == 0);

@@ -24,9 +24,10 @@ struct run {
 static int on_prompt(void *ctx, int64_t done, int64_t total)
 {
     struct run *run = ctx;
-    bool wanted = run->cli->progress && !run->bar_done && isatty(STDERR_FILENO);
+    bool wanted = run->cli->progress == FG_PROGRESS_AUTO && !run->bar_done && isatty(STDERR_FILENO);
     if (wanted && !run->bar && fg_clock() - run->start > BAR_AFTER_SECONDS && done < total)
-        run->bar = fg_progress_new(stderr, false, "prompt", (uint64_t)total, FG_PROGRESS_COUNT);
+        run->bar =
+            fg_progress_new(stderr, FG_PROGRESS_AUTO, "prompt", (uint64_t)total, FG_PROGRESS_COUNT);
     if (run->bar) fg_progress_set(run->bar, (uint64_t)done, NULL);
     return fg_signals_pending() != 0;
 }

@@ -99,7 +99,7 @@ static int make(struct teacher *t, struct fg_error *err)
     int threads = t->cli->threads ? t->cli->threads : fg_threads_default();
     int rc = fg_pool_new(&t->job.pool, threads, err);
     if (rc) return rc;
-    t->bar = fg_progress_new(stderr, !t->cli->progress, "teacher", (uint64_t)t->set.positions,
+    t->bar = fg_progress_new(stderr, t->cli->progress, "teacher", (uint64_t)t->set.positions,
                              FG_PROGRESS_COUNT);
     rc = fg_teacher_make(&t->job, &t->result, err);
     fg_progress_end(t->bar, rc == 0);

@@ -160,7 +160,7 @@ static int hash_pieces(struct fg_error *err)
 
 static int show_progress(struct fg_error *err)
 {
-    struct fg_progress *p = fg_progress_new(NULL, true, "p", 1, FG_PROGRESS_COUNT);
+    struct fg_progress *p = fg_progress_new(NULL, FG_PROGRESS_NONE, "p", 1, FG_PROGRESS_COUNT);
     int rc = p ? 0 : fg_fail_memory(err, "progress", 1);
     fg_progress_set(p, 1, "item");
     fg_progress_end(p, true);

@@ -73,11 +73,11 @@ static void test_silent(void **state)
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
-    struct fg_progress *p = fg_progress_new(f, true, "quiet", 10, FG_PROGRESS_COUNT);
+    struct fg_progress *p = fg_progress_new(f, FG_PROGRESS_NONE, "quiet", 10, FG_PROGRESS_COUNT);
     assert_non_null(p);
     fg_progress_set(p, 5, "x");
     fg_progress_end(p, true);
-    p = fg_progress_new(NULL, false, "nowhere", 10, FG_PROGRESS_COUNT);
+    p = fg_progress_new(NULL, FG_PROGRESS_AUTO, "nowhere", 10, FG_PROGRESS_COUNT);
     fg_progress_set(p, 5, "x");
     fg_progress_end(p, true);
     fg_progress_set(NULL, 1, NULL); // what an allocation that failed leaves
@@ -93,7 +93,8 @@ static void test_lines_off_a_terminal(void **state)
     char *text = NULL;
     size_t n = 0;
     FILE *f = open_memstream(&text, &n);
-    struct fg_progress *p = fg_progress_new(f, false, "hash\x1b", 1000, FG_PROGRESS_BYTES);
+    struct fg_progress *p =
+        fg_progress_new(f, FG_PROGRESS_AUTO, "hash\x1b", 1000, FG_PROGRESS_BYTES);
     for (uint64_t done = 0; done <= 1000; done += 10)
         fg_progress_set(p, done, "file"); // no ten seconds yet: no line
     fflush(f);
@@ -108,11 +109,45 @@ static void test_lines_off_a_terminal(void **state)
     free(text);
 
     f = open_memstream(&text, &n);
-    p = fg_progress_new(f, false, "fit", 0, FG_PROGRESS_COUNT);
+    p = fg_progress_new(f, FG_PROGRESS_AUTO, "fit", 0, FG_PROGRESS_COUNT);
     fg_progress_set(p, 7, NULL);
     fg_progress_end(p, false);
     fclose(f);
     assert_memory_equal(text, "fit: stopped after 7 in ", 24);
+    free(text);
+}
+
+static void test_json_for_programs(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t n = 0;
+    FILE *f = open_memstream(&text, &n);
+    struct fg_progress *p =
+        fg_progress_new(f, FG_PROGRESS_JSON, "fit \"all\"", 40, FG_PROGRESS_BYTES);
+    fg_progress_set(p, 10, "layer 3"); // no second yet: no line
+    fflush(f);
+    assert_int_equal(n, 0);
+    fg_progress_end(p, false);
+    p = fg_progress_new(f, FG_PROGRESS_JSON, "walk", 0, FG_PROGRESS_COUNT);
+    fg_progress_set(p, 7, NULL);
+    fg_progress_end(p, true);
+    fclose(f);
+    static const char *const want[][2] = {
+        {"{\"stage\": \"fit \\\"all\\\"\", \"item\": \"layer 3\", \"done\": 10, \"total\": 40, "
+         "\"unit\": \"bytes\", \"seconds\": ",
+         ", \"ended\": \"stopped\"}\n"},
+        {"{\"stage\": \"walk\", \"item\": null, \"done\": 7, \"total\": null, \"unit\": \"count\", "
+         "\"seconds\": ",
+         ", \"eta_s\": null, \"ended\": \"done\"}\n"}};
+    const char *at = text;
+    for (size_t i = 0; i < sizeof want / sizeof want[0]; i++) {
+        assert_memory_equal(at, want[i][0], strlen(want[i][0]));
+        const char *end = strchr(at, '\n') + 1;
+        assert_memory_equal(end - strlen(want[i][1]), want[i][1], strlen(want[i][1]));
+        at = end;
+    }
+    assert_int_equal(*at, 0);
     free(text);
 }
 
@@ -170,7 +205,8 @@ static void test_a_bar_on_a_terminal(void **state)
     (void)state;
     static struct terminal t;
     terminal_open(&t, 100);
-    struct fg_progress *p = fg_progress_new(t.out, false, "download", 1000, FG_PROGRESS_COUNT);
+    struct fg_progress *p =
+        fg_progress_new(t.out, FG_PROGRESS_AUTO, "download", 1000, FG_PROGRESS_COUNT);
     double start = fg_clock();
     uint64_t done = 0;
     while (fg_clock() - start < 0.65) {
@@ -211,7 +247,8 @@ static void test_odd_amounts(void **state)
     terminal_open(&t, 80);
     static const uint64_t totals[] = {0, 1, UINT64_MAX};
     for (int i = 0; i < 3; i++) {
-        struct fg_progress *p = fg_progress_new(t.out, false, "odd", totals[i], FG_PROGRESS_BYTES);
+        struct fg_progress *p =
+            fg_progress_new(t.out, FG_PROGRESS_AUTO, "odd", totals[i], FG_PROGRESS_BYTES);
         usleep(110000);
         fg_progress_set(p, UINT64_MAX, NULL); // past the total
         usleep(110000);
@@ -220,9 +257,9 @@ static void test_odd_amounts(void **state)
         fg_progress_end(p, false);
     }
     assert_int_equal(count(terminal_read(&t), "odd: stopped after 1 B in "), 3);
-    fg_progress_end(fg_progress_new(t.out, false, "none", 9, FG_PROGRESS_BYTES), false);
+    fg_progress_end(fg_progress_new(t.out, FG_PROGRESS_AUTO, "none", 9, FG_PROGRESS_BYTES), false);
     assert_null(strstr(terminal_read(&t), "none"));
-    fg_progress_end(fg_progress_new(t.out, false, "none", 0, FG_PROGRESS_BYTES), true);
+    fg_progress_end(fg_progress_new(t.out, FG_PROGRESS_AUTO, "none", 0, FG_PROGRESS_BYTES), true);
     assert_non_null(strstr(terminal_read(&t), "none: done, 0 B in "));
     terminal_close(&t);
 }
@@ -235,6 +272,7 @@ int main(void)
         cmocka_unit_test(test_the_clock_goes_forward),
         cmocka_unit_test(test_silent),
         cmocka_unit_test(test_lines_off_a_terminal),
+        cmocka_unit_test(test_json_for_programs),
         cmocka_unit_test(test_a_bar_on_a_terminal),
         cmocka_unit_test(test_odd_amounts),
     };

@@ -37,6 +37,7 @@ static const struct fg_opt run_opts[] = {
     {.name = "stop", .kind = FG_OPT_TEXTS},
     {.name = "file", .kind = FG_OPT_PATH},
     {.name = "bar", .kind = FG_OPT_FLAG, .def = "on"},
+    {.name = "how", .kind = FG_OPT_CHOICE, .def = "all", .choices = "all|none"},
     {.name = "list", .kind = FG_OPT_TEXT, .value_optional = true},
     {0},
 };
@@ -79,15 +80,15 @@ static const char *good_env(const char *name)
     return strcmp(name, "T_THREADS") == 0 ? "8" : NULL;
 }
 
-// Parses up to 12 words after the program's name.
+// Parses up to 14 words after the program's name.
 static int parse(struct fg_args *a, fg_env_fn env, struct fg_error *err, ...)
 {
-    static const char *argv[14];
+    static const char *argv[16];
     int argc = 1;
     argv[0] = "prog";
     va_list ap;
     va_start(ap, err);
-    for (const char *s; (s = va_arg(ap, const char *)) && argc < 13;)
+    for (const char *s; (s = va_arg(ap, const char *)) && argc < 15;)
         argv[argc++] = s;
     va_end(ap);
     memset(err, 0, sizeof *err);
@@ -112,7 +113,7 @@ static void test_values(void **state)
     struct fg_args a;
     struct fg_error err;
     assert_int_equal(parse(&a, no_env, &err, "-vv", "run", "--count", "7", "x", "--ctx=16K",
-                           "--mode", "exact", "--no-bar", "--file", "~/f", "y", NULL),
+                           "--mode", "exact", "--no-bar", "--file", "~/f", "--no-how", "y", NULL),
                      0);
     assert_ptr_equal(fg_args_command(&a), &cmd_run);
     assert_int_equal(fg_args_int(&a, "verbose"), 2);
@@ -121,6 +122,7 @@ static void test_values(void **state)
     assert_string_equal(fg_args_text(&a, "mode"), "exact");
     assert_string_equal(fg_args_text(&a, "file"), "/home/me/f");
     assert_false(fg_args_flag(&a, "bar"));
+    assert_string_equal(fg_args_text(&a, "how"), "none");
     assert_true(fg_args_given(&a, "count"));
     assert_false(fg_args_given(&a, "ratio"));
     assert_true(fg_args_number(&a, "ratio") == 0.5);
@@ -246,6 +248,9 @@ static void test_refused(void **state)
             "-x");
     REFUSED("option: field --no-count: expected an option of this command, found no such option",
             "run", "x", "--no-count");
+    REFUSED("option: field --no-mode: expected an option of this command, found no such option",
+            "run", "x", "--no-mode");
+    REFUSED("option: field --no-how: expected no value, found a value", "run", "x", "--no-how=1");
     REFUSED("command: expected a command, found rum", "rum");
     REFUSED("command: expected a command, found \\x1B[2J", "\033[2J");
     REFUSED("arguments: expected PATH [MORE], found nothing", "run");
