@@ -28,7 +28,7 @@ BITS = {"v2x16": (4, 2, 16), "v2x64": (6, 2, 64), "lut4": (4, 1, 16), "lut6": (6
 PREFIXES = ("model.language_model.", "model.", "language_model.model.", "")
 DTYPES = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16, "U8": np.uint8, "I8": np.int8}
 SEEDS = {"mlp_in": 1000, "mlp_mid": 2000, "mix_in": 3000, "mix_out": 4000}
-GAUSSIAN = {"all-v2x16": 9.65, "all-v2x64": 15.27, "all-lut4": 20.2, "all-lut6": 31.0}
+GAUSSIAN = {"all-v2x16": 9.65, "all-v2x64": 15.27, "all-lut4": 20.2, "all-lut6": 31.6}
 HERE = os.path.dirname(os.path.abspath(__file__))
 
 
@@ -298,7 +298,7 @@ def check_gaussian(forge, tmp):
             quantize(forge, source, out, "--plan", plan, "--lr-rank", "0", "--basis", basis)
             found = check_export(out, source)
             for name, m in found.items():
-                if name.endswith(("k_proj", "v_proj")) or (name == "lm_head" and plan != "all-lut4"):
+                if name.endswith(("k_proj", "v_proj")) or (name == "lm_head" and plan not in ("all-lut4", "all-lut6")):
                     continue
                 # A table of 64 vectors fitted to these very 130 to 260 thousand gains a little.
                 assert abs(m["snr_db"] - want) < 0.15, f"{plan} {basis} {name}: {m['snr_db']:.2f} dB"
