@@ -101,7 +101,9 @@ static bool error_known(void *ctx, const struct fg_plan_mat *mat, enum fg_qforma
 {
     const struct measure *m = ctx;
     const struct fg_sens_unit unit = fg_sens_unit_of(mat);
-    return !restart(m) && fg_sens_find(&m->known, FG_SENS_REL_ERR, &unit, f) != NULL;
+    const bool held = fg_args_int(&m->cli->args, "holdout") > 0;
+    return !restart(m) && fg_sens_find(&m->known, FG_SENS_REL_ERR, &unit, f) &&
+           (!held || fg_sens_find(&m->known, FG_SENS_TOKEN_ERR, &unit, f));
 }
 
 // Figures of two sets of rows would not go together.
@@ -127,6 +129,9 @@ static int on_error_figure(void *ctx, const struct fg_sensitivity_result *r, str
     int rc = m->added == 0 ? check_calibration(m, r->calib_sha256, err) : 0;
     if (!rc)
         rc = add(m, &unit, r->format, FG_SENS_REL_ERR, r->rel_err_h, NULL, r->tokens,
+                 r->calib_sha256, err);
+    if (!rc)
+        rc = add(m, &unit, r->format, FG_SENS_TOKEN_ERR, r->rel_err_t, NULL, r->tokens,
                  r->calib_sha256, err);
     if (!rc)
         rc = add(m, &unit, r->format, FG_SENS_ERR, r->err_h, NULL, r->tokens, r->calib_sha256, err);
@@ -157,7 +162,8 @@ static int count_errors(struct measure *m, const struct fg_quantize_options *o,
         for (int k = 0; k < m->n_formats; k++) {
             const enum fg_qformat f = m->formats[k];
             const bool can = mat->rows % fg_qformat_rows_per_index(f) == 0;
-            if (can && matches(m, &unit) && !error_known(m, mat, f)) m->wanted += 2;
+            if (can && matches(m, &unit) && !error_known(m, mat, f))
+                m->wanted += fg_args_int(&m->cli->args, "holdout") > 0 ? 3 : 2;
         }
     }
     return rc;

@@ -13,13 +13,15 @@
 //             head ("head") is the head's; those of other single matrices are not used.
 //   kappa     "delta_nll" of the layer's MLP or mixer, at least 1e-4, when all layers of the band
 //             were measured in one format; else 1.
-//   e         "rel_err_h". A format that was not measured is scaled from the nearest one that was,
-//             by 1 : 0.24 : 0.08 : 0.007 : 0.0006 for v2x16 : v2x64 : lut4 : lut6 : int8; a matrix
-//             of which nothing was measured has the mean of its part in other layers, else of all.
-//             Kept formats cost nothing. (v2x64, lut4: GPTQ on the 27B's MLPs, 1.4. int8: a step of
-//             max|w| / 127 over rows of 576 to 17408 Gaussian values beside 3.5's error of v2x16:
-//             0.0005 to 0.0008. GPTQ on all 211 matrices of SmolLM2-135M, medians: 1 : 0.258 :
-//             0.082 : 0.00049.)
+//   e         "rel_err_t" where every measured format of a matrix has it, else "rel_err_h": in a
+//             few matrices the inputs of one token (the sink of attention) are nearly all of H,
+//             and by rel_err_h any format would do for them. A format that was not measured is
+//             scaled from the nearest one that was, by 1 : 0.24 : 0.08 : 0.007 : 0.0006 for v2x16 :
+//             v2x64 : lut4 : lut6 : int8; a matrix of which nothing was measured has the mean of
+//             its part in other layers, else of all. Kept formats cost nothing. (v2x64, lut4: GPTQ
+//             on the 27B's MLPs, 1.4. int8: a step of max|w| / 127 over rows of 576 to 17408
+//             Gaussian values beside 3.5's error of v2x16: 0.0005 to 0.0008. GPTQ on all 211
+//             matrices of SmolLM2-135M, medians: 1 : 0.258 : 0.082 : 0.00049.)
 //   rho       realized over predicted KL of the last verified plan; 1 at first.
 //
 // Without "kl" rows of bands, each layer's MLP and mixer is a band whose KL is its kappa, where

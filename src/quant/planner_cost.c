@@ -25,14 +25,25 @@ static bool loses(int f)
 
 // ---- errors
 
+// The metric of errors of a matrix: of tokens where every format has it that was measured at all.
+static enum fg_sens_metric error_metric(const struct fg_sens *sens, const struct fg_sens_unit *unit)
+{
+    for (int f = 0; f < FG_Q_N_FORMATS; f++) {
+        if (fg_sens_find(sens, FG_SENS_REL_ERR, unit, (enum fg_qformat)f) &&
+            !fg_sens_find(sens, FG_SENS_TOKEN_ERR, unit, (enum fg_qformat)f))
+            return FG_SENS_REL_ERR;
+    }
+    return FG_SENS_TOKEN_ERR;
+}
+
 // Measured errors into e; NaN: not measured.
 static void read_errors(struct fg_planner *p, const struct fg_sens *sens)
 {
     for (uint64_t i = 0; i < p->list.n; i++) {
         const struct fg_sens_unit unit = fg_sens_unit_of(&p->list.mats[i]);
+        const enum fg_sens_metric metric = error_metric(sens, &unit);
         for (int f = 0; f < FG_Q_N_FORMATS; f++) {
-            const struct fg_sens_row *row =
-                fg_sens_find(sens, FG_SENS_REL_ERR, &unit, (enum fg_qformat)f);
+            const struct fg_sens_row *row = fg_sens_find(sens, metric, &unit, (enum fg_qformat)f);
             p->mats[i].error[f] = !loses(f) ? 0 : row ? fmax(row->value, ERROR_MIN) : NAN;
         }
     }

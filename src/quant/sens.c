@@ -8,8 +8,13 @@
 #include <string.h>
 
 static const char *const metric_names[FG_SENS_N_METRICS] = {
-    [FG_SENS_REL_ERR] = "rel_err_h",   [FG_SENS_ERR] = "err_h",        [FG_SENS_KL] = "kl",
-    [FG_SENS_DELTA_NLL] = "delta_nll", [FG_SENS_FISHER] = "fisher_kl", [FG_SENS_NS] = "ns",
+    [FG_SENS_REL_ERR] = "rel_err_h",
+    [FG_SENS_TOKEN_ERR] = "rel_err_t",
+    [FG_SENS_ERR] = "err_h",
+    [FG_SENS_KL] = "kl",
+    [FG_SENS_DELTA_NLL] = "delta_nll",
+    [FG_SENS_FISHER] = "fisher_kl",
+    [FG_SENS_NS] = "ns",
 };
 
 const char *fg_sens_metric_name(enum fg_sens_metric m)

@@ -20,6 +20,7 @@
 
 enum fg_sens_metric {
     FG_SENS_REL_ERR,   // "rel_err_h": tr(E H E^T) / tr(W H W^T) of a matrix
+    FG_SENS_TOKEN_ERR, // "rel_err_t": mean over held-out tokens of |E x|^2 / |W x|^2
     FG_SENS_ERR,       // "err_h": tr(E H E^T), H the mean over tokens
     FG_SENS_KL,        // "kl": nats per token, only the unit quantized
     FG_SENS_DELTA_NLL, // "delta_nll": nats per token, only the unit quantized; may be negative

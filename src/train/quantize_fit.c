@@ -205,7 +205,7 @@ int fg_quantize_fit(struct fg_quantize *q, const struct fg_plan_mat *m,
     if (!rc) rc = m->rank > 0 ? fg_quantize_factors(&f, out, err) : fit_plain(&f, out, err);
     if (!rc && f.site) {
         out->log.damp = q->factor.damp;
-        rc = fg_quantize_held_snr(&f, out, err);
+        rc = fg_quantize_held(&f, out, &out->log.held_snr_db, NULL, err);
     }
     free(W);
     if (rc) fg_quantize_result_free(out);

@@ -22,6 +22,7 @@ struct outputs {
     float *scratch;         // per worker
     uint64_t floats;        // of it
     double *signal, *noise; // per item
+    double (*token)[2];     // [items][n]: the same per token; NULL: not wanted
     float *out;             // [rows][cols]: Q + A B
 };
 
@@ -47,11 +48,15 @@ static void product(const float *w, int64_t rows, const float *x, int64_t n, int
                 (int)cols, x, (int)cols, 0.0f, y, (int)n);
 }
 
-static double squares(const float *y, int64_t n)
+// Of outputs y [rows][n]; those of a token are added to token[j][which], where it is not NULL.
+static double squares(const float *y, int64_t rows, int64_t n, double (*token)[2], int which)
 {
     double sum = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)y[i] * y[i];
+    for (int64_t i = 0; i < rows * n; i++) {
+        const double square = (double)y[i] * y[i];
+        sum += square;
+        if (token) token[i % n][which] += square;
+    }
     return sum;
 }
 
@@ -68,10 +73,11 @@ static void compare_item(void *ctx, int64_t item, int worker)
     o->signal[item] = o->noise[item] = 0;
     for (int64_t t = 0; t < o->n; t += TILE_TOKENS) {
         const int64_t n = o->n - t < TILE_TOKENS ? o->n - t : TILE_TOKENS;
+        double(*token)[2] = o->token ? o->token + item * o->n + t : NULL;
         product(w, rows, o->x + t * cols, n, cols, y);
-        o->signal[item] += squares(y, rows * n);
+        o->signal[item] += squares(y, rows, n, token, 0);
         product(e, rows, o->x + t * cols, n, cols, y);
-        o->noise[item] += squares(y, rows * n);
+        o->noise[item] += squares(y, rows, n, token, 1);
     }
 }
 
@@ -100,13 +106,34 @@ static int widen_factor(const struct fg_qmat *m, float **B, struct fg_error *err
     return 0;
 }
 
-int fg_quantize_held_snr(const struct fg_fitter *f, struct fg_quantize_result *out,
-                         struct fg_error *err)
+// Mean over tokens of the share that is lost of each; those without any output do not count.
+static double mean_share(const struct outputs *o, int64_t items)
+{
+    double sum = 0;
+    int64_t counted = 0;
+    for (int64_t t = 0; t < o->n; t++) {
+        double signal = 0, noise = 0;
+        for (int64_t i = 0; i < items; i++) {
+            signal += o->token[i * o->n + t][0];
+            noise += o->token[i * o->n + t][1];
+        }
+        if (!(signal > 0)) continue;
+        sum += noise / signal;
+        counted++;
+    }
+    return counted ? sum / (double)counted : NAN;
+}
+
+int fg_quantize_held(const struct fg_fitter *f, const struct fg_quantize_result *r, double *snr_db,
+                     double *rel_err_t, struct fg_error *err)
 {
     const struct fg_plan_mat *m = f->m;
     struct fg_pool *pool = f->q->o.pool;
-    const struct fg_qmat view = fg_quantize_view(m, out);
+    const struct fg_qmat view = fg_quantize_view(m, r);
+    const int64_t items = items_of(m);
     float *B = NULL;
+    *snr_db = NAN;
+    if (rel_err_t) *rel_err_t = NAN;
     if (!f->site->held) return 0;
     struct outputs o = {.q = &view,
                         .W = f->W,
@@ -117,23 +144,26 @@ int fg_quantize_held_snr(const struct fg_fitter *f, struct fg_quantize_result *o
     int rc = widen_factor(&view, &B, err);
     o.B = B;
     o.scratch = fg_alloc_aligned((uint64_t)fg_pool_threads(pool) * o.floats * sizeof *o.scratch);
-    o.signal = calloc((uint64_t)items_of(m), 2 * sizeof *o.signal);
-    if (!rc && (!o.scratch || !o.signal))
+    o.signal = calloc((uint64_t)items, 2 * sizeof *o.signal);
+    if (rel_err_t) o.token = calloc((uint64_t)(items * o.n), sizeof *o.token);
+    if (!rc && (!o.scratch || !o.signal || (rel_err_t && !o.token)))
         rc = fg_fail_memory(err, FG_QUANTIZE_WHAT, o.floats * sizeof *o.scratch);
     if (!rc) {
         double signal = 0, noise = 0;
-        o.noise = o.signal + items_of(m);
+        o.noise = o.signal + items;
         openblas_set_num_threads(1);
-        fg_pool_run(pool, items_of(m), compare_item, &o);
-        for (int64_t i = 0; i < items_of(m); i++) {
+        fg_pool_run(pool, items, compare_item, &o);
+        for (int64_t i = 0; i < items; i++) {
             signal += o.signal[i];
             noise += o.noise[i];
         }
-        out->log.held_snr_db = fg_fit_snr_db(&(struct fg_fit_error){signal, noise});
+        *snr_db = fg_fit_snr_db(&(struct fg_fit_error){signal, noise});
+        if (rel_err_t) *rel_err_t = mean_share(&o, items);
     }
     free(B);
     free(o.scratch);
     free(o.signal);
+    free(o.token);
     return rc;
 }
 

@@ -129,9 +129,11 @@ int fg_quantize_round(struct fg_fitter *f, const float *T, bool want_rtn, struct
                       struct fg_gptq_stats *stats, struct fg_error *err);
 // quantize_factors.c: the format with factors fitted inside (4.3).
 int fg_quantize_factors(struct fg_fitter *f, struct fg_quantize_result *out, struct fg_error *err);
-// quantize_held.c: log.held_snr_db of a result; and Q + A B in the basis of the model, malloc'd.
-int fg_quantize_held_snr(const struct fg_fitter *f, struct fg_quantize_result *out,
-                         struct fg_error *err);
+// quantize_held.c: what r does to outputs on held-out rows: signal to noise, and the mean over
+// tokens of the share that is lost (NULL: not wanted); NaN without such rows. And Q + A B in the
+// basis of the model, malloc'd.
+int fg_quantize_held(const struct fg_fitter *f, const struct fg_quantize_result *r, double *snr_db,
+                     double *rel_err_t, struct fg_error *err);
 int fg_quantize_unpack(struct fg_quantize *q, const struct fg_plan_mat *m,
                        const struct fg_quantize_result *r, float **W, struct fg_error *err);
 

@@ -20,14 +20,16 @@ static int measure_format(struct measure *s, const struct fg_plan_mat *m, const 
                           const struct fg_walk_site *site, enum fg_qformat f, struct fg_error *err)
 {
     struct fg_plan_mat as = *m;
-    struct fg_fit_result fit = {0};
+    struct fg_quantize_result fitted = {.log = fg_quantize_log_empty()};
     struct fg_gptq_stats stats = {0};
     struct fg_sensitivity_result r = {.mat = m, .format = f, .tokens = s->q->calib.tokens};
     struct fg_fitter fitter = {.q = s->q, .m = &as, .W = W, .site = site};
     as.format = f;
+    as.rank = 0;
     fitter.fit = fg_quantize_fit_options(s->q, &as);
-    int rc = fg_quantize_round(&fitter, W, true, &fit, &stats, err);
-    fg_fit_free(&fit);
+    int rc = fg_quantize_round(&fitter, W, true, &fitted.fit, &stats, err);
+    if (!rc) rc = fg_quantize_held(&fitter, &fitted, &fitted.log.held_snr_db, &r.rel_err_t, err);
+    fg_quantize_result_free(&fitted);
     if (rc) return rc;
     r.err_h = stats.error;
     r.rel_err_h = stats.error / stats.signal;

@@ -15,6 +15,9 @@ struct fg_sensitivity_result {
     enum fg_qformat format;
     double rel_err_h, err_h; // tr(E H E^T) over tr(W H W^T), and itself; H the mean over tokens
     double rel_err_h_rtn;    // of rounding to nearest with the same table
+    // On held-out rows: the mean over tokens of |E x|^2 / |W x|^2. Every token counts alike, where
+    // in rel_err_h one with huge activations can be all. NaN without held-out rows.
+    double rel_err_t;
     int64_t tokens;
     char calib_sha256[FG_SHA256_HEX];
 };

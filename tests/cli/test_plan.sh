@@ -81,6 +81,12 @@ cmp -s err.json before.json || fail "a table without news was written"
 measure err some.json --only '*.down' --formats lut4 > /dev/null
 [ "$(grep -o '"unit"' some.json | wc -l)" = 8 ] || fail "--only: $(cat some.json)"
 [ "$(value some.json 1.down lut4 rel_err_h)" = "$(value err.json 1.down lut4 rel_err_h)" ] || fail "one of many differs"
+# With rows that are held out, errors per token too; and a table without them gets them.
+tokens() { "$FORGE" plan measure --kind err -m "$model" --out tokens.json --calib calib --seq 48 --only 1.down -q "$@" > out; }
+tokens --holdout 1 --formats v2x16,lut4 && [ "$(cat out)" = "tokens.json: 6 figures, 6 of them new" ] || fail "per token: $(cat out)"
+coarse=$(value tokens.json 1.down v2x16 rel_err_t) fine=$(value tokens.json 1.down lut4 rel_err_t)
+awk "BEGIN { exit !($coarse > $fine && $fine > 0) }" || fail "per token: $coarse, $fine"
+tokens --holdout 1 && [ "$(cat out)" = "tokens.json: 15 figures, 9 of them new" ] || fail "per token, the rest: $(cat out)"
 refused 3 'trace_sha256' measure --kind err -m "$model" --out some.json --calib other --seq 48 --holdout 0
 measure err some.json --calib other --restart > /dev/null || fail "--restart"
 refused 2 'formats that lose' measure --kind err -m "$model" --out x --calib calib --seq 48 --formats bf16

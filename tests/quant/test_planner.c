@@ -177,6 +177,26 @@ static void nothing_measured_gives_ratios(void **state)
     close_bench(&b);
 }
 
+// Errors per token take the place of those by H where a matrix has them in every measured format.
+static void errors_per_token(void **state)
+{
+    struct bench b = bench_of("release-0.2");
+    (void)state;
+    add(&b.sens, "0.down", FG_Q_V2X16, FG_SENS_REL_ERR, 1e-5); // one token is all of H
+    add(&b.sens, "0.down", FG_Q_V2X64, FG_SENS_REL_ERR, 3e-6);
+    add(&b.sens, "0.down", FG_Q_V2X16, FG_SENS_TOKEN_ERR, 0.03);
+    open_bench(&b, &small);
+    const double by_h = cost(b.p, PLAN("v2x16", "lut4", "")),
+                 finer = cost(b.p, PLAN("v2x16", "lut4", "\"0.down\": \"v2x64\""));
+    near(by_h - finer, 1e-5 - 3e-6);
+    add(&b.sens, "0.down", FG_Q_V2X64, FG_SENS_TOKEN_ERR, 0.008);
+    open_bench(&b, &small);
+    near(cost(b.p, PLAN("v2x16", "lut4", "")) -
+             cost(b.p, PLAN("v2x16", "lut4", "\"0.down\": \"v2x64\"")),
+         0.03 - 0.008);
+    close_bench(&b);
+}
+
 // c(m, f) = KL_band kappa e(m, f) / sum of kappa e(m', f0), written out.
 static void costs_are_the_formula(void **state)
 {
@@ -713,6 +733,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(nothing_measured_gives_ratios),
+        cmocka_unit_test(errors_per_token),
         cmocka_unit_test(costs_are_the_formula),
         cmocka_unit_test(a_band_measured_twice_costs_what_was_measured),
         cmocka_unit_test(losses_of_layers_alone),
