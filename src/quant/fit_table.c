@@ -478,15 +478,16 @@ static int fit_values(uint16_t *lut, double *inertia, int K, const float *W, con
         sum[i + 1][1] = sum[i][1] + (double)v[i].w * (double)v[i].x;
     }
 
-    double least = INFINITY;
+    double least = 0;
     float values[ENTRIES_MAX];
     for (int start = 0; start < (K > 16 ? N_STARTS : 1); start++) {
         double level[ENTRIES_MAX];
         start_levels(level, (enum start)start, K, v, n);
         const double error = lloyd(level, K, v, n, sum);
-        for (int k = 0; k < K && error < least; k++)
+        if (start && !(error < least)) continue;
+        least = error;
+        for (int k = 0; k < K; k++)
             values[k] = (float)level[k];
-        least = fmin(least, error);
     }
     if (inertia) *inertia = least;
     if (o->int8_tables) to_grid(values, K, 1);
