@@ -374,7 +374,8 @@ static void better_than_rounding(void **state)
             assert_true(r.damp >= 0.01);
         }
         if (!(gain / n > 0.1))
-            fail_msg("%s, %s: mean gain %g", names[k / FG_COUNT(plans)], plans[k % FG_COUNT(plans)], gain / n);
+            fail_msg("%s, %s: mean gain %g", names[k / FG_COUNT(plans)], plans[k % FG_COUNT(plans)],
+                     gain / n);
         fg_quantize_free(q);
         fg_plan_free(plan);
         free(dir);
