@@ -28,7 +28,6 @@
 #define CHUNK_ROWS_MAX 1024
 #define GROUPS_BYTES (512 << 10)
 #define PREFETCH_BYTES 4096
-#define ROWS_MIN 3 // for fewer, VPDPBUSD is faster than the way through memory to tiles
 
 // Tile registers; macros, because gcc's intrinsics make their names from the text.
 #define C00 0
@@ -300,6 +299,13 @@ FG_INLINE void gemm_chunk(const enum fg_layout l, float *y, int64_t ldy, const s
         panel_product(l, 1, 2, y, ldy, w, g, x, t0, T, pass_rows, s);
 }
 
+// For fewer rows VPDPBUSD is faster than the way through memory to tiles, the more so where a
+// panel's bytes to look up come from two groups.
+FG_INLINE int64_t rows_min(const enum fg_layout l)
+{
+    return l == FG_P4 || l == FG_P6X1 ? 5 : 3;
+}
+
 FG_INLINE int64_t clamp(int64_t v, int64_t low, int64_t high)
 {
     return v < low ? low : v > high ? high : v;
@@ -327,7 +333,7 @@ FG_INLINE void gemm(const enum fg_layout l, float *y, int64_t ldy, const struct 
                                          int64_t g0, int64_t g1, const struct fg_act *x,           \
                                          int64_t t0, int64_t t1, void *scratch)                    \
     {                                                                                              \
-        if (t1 - t0 < ROWS_MIN)                                                                    \
+        if (t1 - t0 < rows_min(l))                                                                 \
             fg_lut_gemm_##name##_avx512vnni(y, ldy, w, g0, g1, x, t0, t1, scratch);                \
         else                                                                                       \
             gemm(l, y, ldy, w, g0, g1, x, t0, t1, scratch);                                        \

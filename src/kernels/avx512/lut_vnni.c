@@ -58,11 +58,12 @@ FG_INLINE void add_block(const enum fg_layout l, const int T, const struct block
     const int regs = regs_per_unit(l), comps = rows_per_lane(l);
     const int unit_bytes = (int)fg_layout_unit_bytes(l), unit_cols = 4 * regs;
     const int room = ACCS / (T * comps);
-    // Sets only where few rows leave the chains short of work, and clang 14 keeps them in
-    // registers.
-    const int sets = T == 1 && room >= SETS_MAX              ? SETS_MAX
-                     : room >= 4 && (regs < 4 || comps == 1) ? 4
-                                                             : 1;
+    // Sets only where few sums leave the chains short of work; of units of four registers no more
+    // than make eight sums of few rows, which clang 14 keeps in registers.
+    const int sets = room < 4                       ? 1
+                     : T == 1 && room >= SETS_MAX   ? SETS_MAX
+                     : regs == 4 && room < SETS_MAX ? 2
+                                                    : 4;
     const int at_once = sets > regs ? sets / regs : 1;
     __m512i table[2], acc[ACCS];
     load_tables(l, table, b->w);
