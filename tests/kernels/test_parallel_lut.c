@@ -226,7 +226,7 @@ static void test_jobs_follow_the_written_order(void **state)
         {FG_P6, 290, 1536, 512, 40, 1, true}, {FG_P4X2, 66, 2048, 1024, 8, 1, true},
         {FG_P4, 1000, 64, 0, 0, 2, false},    {FG_P4, 37, 100, 0, 5, 1, false},
         {FG_P4, 37, 100, 0, 5, 2, true},      {FG_I8, 40, 1040, 16, 24, 2, false},
-        {FG_P6X1, 37, 1096, 8, 9, 2, false},  {FG_P6X1, 200, 576, 64, 0, 1, true},
+        {FG_P6X1, 37, 1096, 8, 9, 2, false},  {FG_P6X1, 200, 576, 64, 12, 1, true},
     };
     static const struct {
         int64_t T;

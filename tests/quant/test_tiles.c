@@ -31,6 +31,11 @@ static void goldens(void **state)
     fg_tiles_pack(unit, &m, 0, 1);
     expect_unit(unit, 192, "\xc3\x08\x4d\x92\x8a\xcf\x14\x59\x51\x96\xdb\x20\x18\x5d\xa2\xe7",
                 "7925ffdceddc358f");
+    m = (struct fg_qmat){.format = FG_Q_LUT6, .rows = 16, .cols = 16, .idx = &idx[0][0]};
+    memset(unit, 0, sizeof unit);
+    fg_tiles_pack(unit, &m, 0, 1); // the same unit, a row where a pair was
+    expect_unit(unit, 192, "\xc3\x08\x4d\x92\x8a\xcf\x14\x59\x51\x96\xdb\x20\x18\x5d\xa2\xe7",
+                "7925ffdceddc358f");
     uint8_t rows[16][8];
     for (int r = 0; r < 16; r++)
         for (int c = 0; c < 8; c++)
