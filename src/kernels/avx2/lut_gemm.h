@@ -29,19 +29,16 @@ FG_INLINE int fg_lut_components(const int source)
     return source == FG_P6 || source == FG_P4X2 || source == FG_LUT_PAIRS ? 2 : 1;
 }
 
-FG_INLINE bool fg_lut_six_bits(const int source)
-{
-    return source == FG_P6 || source == FG_P6X1;
-}
-
 FG_INLINE int fg_lut_steps(const int source) // of four columns in a unit
 {
-    return fg_lut_six_bits(source) ? 4 : source == FG_P4X2 || source == FG_P4 ? 2 : 1;
+    return fg_layout_is_six_bits((enum fg_layout)source) ? 4
+           : source == FG_P4X2 || source == FG_P4        ? 2
+                                                         : 1;
 }
 
 FG_INLINE int64_t fg_lut_stride(const int source) // bytes from unit to unit
 {
-    return fg_lut_six_bits(source) ? 192 : source == FG_LUT_SINGLES ? 32 : 64;
+    return fg_layout_is_six_bits((enum fg_layout)source) ? 192 : source == FG_LUT_SINGLES ? 32 : 64;
 }
 
 // Rows that share a pass over looked-up weights: as many sums as registers hold.
@@ -68,8 +65,9 @@ FG_INLINE struct fg_lut_tables fg_lut_load_tables(const int layout, const struct
             quarter[q] = _mm256_xor_si256(_mm256_broadcastsi128_si256(_mm_loadu_si128(from)), bias);
         }
         for (int q = 0; q < 4; q++)
-            t.part[c][q] =
-                fg_lut_six_bits(layout) ? _mm256_xor_si256(quarter[q], quarter[q + 1]) : quarter[0];
+            t.part[c][q] = fg_layout_is_six_bits((enum fg_layout)layout)
+                               ? _mm256_xor_si256(quarter[q], quarter[q + 1])
+                               : quarter[0];
     }
     return t;
 }

@@ -27,7 +27,7 @@ FG_INLINE int steps(const int source) // of four columns in a unit
 
 FG_INLINE int64_t stride(const int source) // bytes from unit to unit
 {
-    return source == FG_P6 || source == FG_P6X1 ? 192 : source == PAIRS ? 128 : 64;
+    return fg_layout_is_six_bits((enum fg_layout)source) ? 192 : source == PAIRS ? 128 : 64;
 }
 
 // Rows that share a pass: as many sums as registers hold.
