@@ -12,7 +12,7 @@ static const int none[] = {-1};
 
 struct builtin {
     const char *name;
-    enum fg_qformat mlp, mixer;
+    enum fg_qformat mlp, mixer, head;
     bool released; // for the 27B, with totals, rank 64
     enum fg_plan_mix_rot mix_rot;
     int narrow_mixers;      // layers below have their mixer at v2x16
@@ -24,24 +24,34 @@ static const struct builtin builtins[] = {
     {"release-0.1",
      FG_Q_V2X16,
      FG_Q_LUT4,
+     FG_Q_LUT4,
      true,
      FG_MIX_NONE,
      24,
      {lut4_release_01, none},
      9737787552u},
-    {"release-0.2", FG_Q_V2X64, FG_Q_LUT4, true, FG_MIX_BOTH, 24, {none, none}, 10138907232u},
+    {"release-0.2",
+     FG_Q_V2X64,
+     FG_Q_LUT4,
+     FG_Q_LUT4,
+     true,
+     FG_MIX_BOTH,
+     24,
+     {none, none},
+     10138907232u},
     {"u48",
      FG_Q_V2X16,
+     FG_Q_LUT4,
      FG_Q_LUT4,
      true,
      FG_MIX_NONE,
      24,
      {lut4_release_01, lut4_u48},
      10138867296u},
-    {"all-v2x16", FG_Q_V2X16, FG_Q_V2X16, false, FG_MIX_BOTH, 0, {none, none}, 0},
-    {"all-v2x64", FG_Q_V2X64, FG_Q_V2X64, false, FG_MIX_BOTH, 0, {none, none}, 0},
-    {"all-lut4", FG_Q_LUT4, FG_Q_LUT4, false, FG_MIX_BOTH, 0, {none, none}, 0},
-    {"all-lut6", FG_Q_LUT6, FG_Q_LUT6, false, FG_MIX_BOTH, 0, {none, none}, 0},
+    {"all-v2x16", FG_Q_V2X16, FG_Q_V2X16, FG_Q_LUT4, false, FG_MIX_BOTH, 0, {none, none}, 0},
+    {"all-v2x64", FG_Q_V2X64, FG_Q_V2X64, FG_Q_LUT4, false, FG_MIX_BOTH, 0, {none, none}, 0},
+    {"all-lut4", FG_Q_LUT4, FG_Q_LUT4, FG_Q_LUT4, false, FG_MIX_BOTH, 0, {none, none}, 0},
+    {"all-lut6", FG_Q_LUT6, FG_Q_LUT6, FG_Q_LUT6, false, FG_MIX_BOTH, 0, {none, none}, 0},
 };
 
 #define FACTOR_BYTES 316669952u // rank 64 on all 208 mixer matrices
@@ -58,10 +68,9 @@ static bool fill(struct fg_plan *p, const struct builtin *b)
     p->mlp = b->mlp;
     p->mixer = b->mixer;
     p->mix_rot = b->mix_rot;
-    if (b->mlp == FG_Q_LUT6) {
-        p->head = FG_Q_LUT6; // four bits there would be most of what is lost
-        p->lr_rank = 0;      // factors cost more bytes than the same in indices gains
-    }
+    p->head = b->head;
+    // Beside six bits, factors cost more bytes than they gain.
+    if (b->mixer == FG_Q_LUT6) p->lr_rank = 0;
     if (b->released) {
         p->lr_rank = 64;
         p->model = (struct fg_plan_for){"qwen3_5", 64, 5120, 17408, 248320};
