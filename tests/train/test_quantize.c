@@ -23,6 +23,7 @@
 #include "quant/export.h"
 #include "quant/signs.h"
 #include "support/gguf_build.h"
+#include "support/quantize.h"
 #include "support/scratch.h"
 #include "train/quant_source.h"
 #include "train/quantize.h"
@@ -50,17 +51,9 @@ static struct fg_plan *plan_of(const char *text)
 static struct fg_quantize_options options_of(const char *model, const char *out,
                                              const struct fg_plan *plan)
 {
-    struct fg_quantize_options o = {.model = model,
-                                    .output = out,
-                                    .plan = plan,
-                                    .row_weight = true,
-                                    .lr_iters = 2,
-                                    .kmeans_seed = 1,
-                                    .layer_first = -1,
-                                    .layer_last = -1,
-                                    .pool = pools[0]};
-    assert_int_equal(fg_kernels_get(&o.kernels, NULL, NULL), 0);
-    return o;
+    const struct fg_kernels *kernels;
+    assert_int_equal(fg_kernels_get(&kernels, NULL, NULL), 0);
+    return quantize_options(model, out, plan, 0, kernels, pools[0]);
 }
 
 static int run_job(const struct fg_quantize_options *o, struct fg_error *err)
